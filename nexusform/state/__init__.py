@@ -2,7 +2,7 @@
 
 # What other rooms may use of this one.
 DOOR = {
-    "codec": "decode encode path_text",
+    "codec": "decode encode from_plain_document path_text plain_document",
     "conformity": "misfits",
     "draft": "planned_records Remaining replayed StateDraft",
     "edits": "matching moved moves only_instance with_taint without",

@@ -52,6 +52,7 @@ from nexusform.value_types import Type, type_from_json, type_to_json
 
 FORMAT: Final = "nexusform"
 _SHOWN: Final = 20
+_MANY: Final = 50  # objects of a resource
 
 _DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
     "format": MemberRule(is_text, "a string", required=True),
@@ -87,6 +88,8 @@ _OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
 
 # --- writing -----------------------------------------------------------------------------------
 Step: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+_Conforms: TypeAlias = Callable[[BlockSchema, Mapping[str, Any]], bool]
+Arranging: TypeAlias = Callable[[Mapping[str, Any]], Any]  # members to what is written as an object
 CURRENT: Final = 1
 # The version that a step starts from -> the step to the next one. Version 1 is the first.
 UPGRADES: Final[Mapping[int, Step]] = {}
@@ -95,20 +98,28 @@ UPGRADES: Final[Mapping[int, Step]] = {}
 def encode(state: State) -> bytes:
     """The state as an indented JSON document, the same bytes for equal states."""
     with json_text.collector_paused():
-        document = {
-            "format": FORMAT,
-            "version": CURRENT,
-            "nexusform_version": state.nexusform_version,
-            "serial": state.serial,
-            "lineage": state.lineage,
-            "catalogue": state.catalogue,
-            "last_creation": state.last_creation,
-            "outputs": {name: output_members(output) for name, output in state.outputs.items()},
-            "resources": _resources(state.instances),
-            "applied_plans": state.applied_plans,
-            "check_results": state.check_results,
-        }
-        return json_text.dumps_document(in_order(document))
+        return json_text.dumps_document(in_order(_document(state, in_order)))
+
+
+def plain_document(state: State) -> dict[str, Any]:
+    """The state's document as plain data. It holds the attributes of the state's objects, not copies."""
+    return _document(state, dict)
+
+
+def _document(state: State, arranged: Arranging) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": CURRENT,
+        "nexusform_version": state.nexusform_version,
+        "serial": state.serial,
+        "lineage": state.lineage,
+        "catalogue": state.catalogue,
+        "last_creation": state.last_creation,
+        "outputs": {name: output_members(output) for name, output in state.outputs.items()},
+        "resources": _resources(state.instances, arranged),
+        "applied_plans": state.applied_plans,
+        "check_results": state.check_results,
+    }
 
 
 def output_members(output: OutputState) -> dict[str, Any]:
@@ -117,7 +128,7 @@ def output_members(output: OutputState) -> dict[str, Any]:
     return members | {"sensitive": True} if output.sensitive else members
 
 
-def _resources(instances: Mapping[Address, InstanceState]) -> list[Any]:
+def _resources(instances: Mapping[Address, InstanceState], arranged: Arranging) -> list[Any]:
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in instances:
         group = (address.module, address.mode, address.type, address.name)
@@ -134,19 +145,19 @@ def _resources(instances: Mapping[Address, InstanceState]) -> list[Any]:
             addresses.sort(key=lambda address: key_order(address.key))
         entry["instances"] = []
         for address in addresses:
-            entry["instances"] += _instances(address, instances[address])
-        resources.append(in_order(entry))
+            entry["instances"] += _instances(address, instances[address], arranged)
+        resources.append(arranged(entry))
     return resources
 
 
-def _instances(address: Address, instance: InstanceState) -> list[Any]:
+def _instances(address: Address, instance: InstanceState, arranged: Arranging) -> list[Any]:
     head: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
-        entries.append(in_order(head | object_members(instance.current)))
+        entries.append(arranged(head | object_members(instance.current)))
     if instance.deposed:
         entries += [
-            in_order(head | {"deposed": key} | object_members(instance.deposed[key]))
+            arranged(head | {"deposed": key} | object_members(instance.deposed[key]))
             for key in sorted(instance.deposed)
         ]
     return entries
@@ -167,21 +178,32 @@ def decode(
             document = json_text.loads(data)
         except json_text.JsonProblem as problem:
             return None, [_not_json(problem, data, name)]
-        refusal = _refuse_foreign(document, name)
-        twice = json_text.keys_written_twice(data, document) if schemas and refusal is None else []
-        if refusal is None:
-            version = document["version"]
-            document = upgrade(document, version)
-            if document is None:
-                refusal = _unsupported(version, name)
-        if refusal is not None:
-            return None, [refusal]
-        reader = _StateReader(schemas or {})
-        state = reader.state(document)
-    problems = [_twice(twice, name)] if twice else []
-    if reader.mistakes:
-        problems += _explain(reader.mistakes, data, name)
-    return (None if problems else state), problems
+        state, problems = _read(document, name, schemas or {}, lambda: data)
+        is_ours = state is not None or problems[0].id == INVALID
+        twice = json_text.keys_written_twice(data, document) if schemas and is_ours else []
+    return (None, [_twice(twice, name), *problems]) if twice else (state, problems)
+
+
+def from_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
+    """The state of a document that is plain data already, or None and what is wrong with it."""
+    with json_text.collector_paused():
+        return _read(document, name, {}, lambda: json_text.dumps(document, indent=True))
+
+
+def _read(
+    document: Any, name: str, schemas: Mapping[str, BlockSchema], text: Callable[[], bytes]
+) -> tuple[State | None, list[Diagnostic]]:
+    """The state of a document of any version; `text` is asked for where mistakes are to be placed in it."""
+    refusal = _refuse_foreign(document, name)
+    if refusal is not None:
+        return None, [refusal]
+    version = document["version"]
+    document = upgrade(document, version)
+    if document is None:
+        return None, [_unsupported(version, name)]
+    reader = _StateReader(schemas)
+    state = reader.state(document)
+    return state, _explain(reader.mistakes, text(), name) if reader.mistakes else []
 
 
 def _twice(keys: Sequence[str], name: str) -> Diagnostic:
@@ -275,6 +297,15 @@ def path_text(path: Path) -> str:
     return "".join(parts).removeprefix(".") or "the document"
 
 
+def _conforms(number: int) -> _Conforms:
+    """What looks at so many objects of a type before `misfits` does: it pays for many."""
+    if number < _MANY:
+        return lambda _schema, _attributes: False
+    from nexusform.state.quick_conformity import conforms_at_once
+
+    return conforms_at_once
+
+
 class _StateReader:
     """Reads a document of the current version and collects what is wrong with it."""
 
@@ -328,18 +359,20 @@ class _StateReader:
         module = self._module(entry.get("module", ""), (*path, "module"))
         good = good and module is not None
         inside = (*path, "instances")
+        fits = _conforms(len(entry["instances"]))
         for index, instance in enumerate(entry["instances"]):
             if not check_members(instance, _INSTANCE_RULES, (*inside, index), self.mistakes) or not good:
                 continue
             address = Address(
                 module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key")
             )
-            self._add(address, instance, (*inside, index))
+            self._add(address, instance, (*inside, index), fits)
 
-    def _add(self, address: Address, entry: dict[str, Any], path: Path) -> None:
+    def _add(self, address: Address, entry: dict[str, Any], path: Path, fits: _Conforms) -> None:
         object_state = object_from_members(entry)
-        if address.mode == "managed" and address.type in self._schemas:
-            for wrong in misfits(self._schemas[address.type], object_state.attributes):
+        schema = self._schemas.get(address.type) if address.mode == "managed" else None
+        if schema is not None and not fits(schema, object_state.attributes):
+            for wrong in misfits(schema, object_state.attributes):
                 self.mistakes.append(invalid((*path, "attributes", *wrong.path), wrong.detail))
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")

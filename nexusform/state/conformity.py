@@ -40,7 +40,7 @@ _PLACE: Final[tuple[str, ...]] = (
     "rack",
     "vm_sku_name",
 )
-_COUNTED: Final = frozenset({"cells", "numa_cells", "number"})
+COUNTED: Final = frozenset({"cells", "numa_cells", "number"})
 
 
 def misfits(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
@@ -115,8 +115,9 @@ def _check_of(of: Type) -> _Check:
         return _primitive_check(of)
     if isinstance(of, ObjectType):
         checks = {name: _member_check(name, part) for name, part in of.attributes}
-        machines = any(name == "machine" for name, _ in of.attributes) and "rack" in checks
-        return _object_check(checks, [], [name for name in _PLACE if name in checks] if machines else [])
+        return _object_check(
+            checks, [], [name for name in _PLACE if name in checks] if is_of_machine(of) else []
+        )
     if isinstance(of, MapType):
         return _map_check(_check_of(of.element), filled=isinstance(of.element, ObjectType))
     if isinstance(of, ListType | SetType):
@@ -124,9 +125,14 @@ def _check_of(of: Type) -> _Check:
     return _tuple_check(of)
 
 
+def is_of_machine(of: ObjectType) -> bool:
+    """Whether such objects stand on machines of racks."""
+    return {"machine", "rack"} <= {name for name, _ in of.attributes}
+
+
 def _member_check(name: str, of: Type) -> _Check:
     """Numbers of VMs and of cells are counted from 0; other numbers are as they are."""
-    if name not in _COUNTED:
+    if name not in COUNTED:
         return _check_of(of)
     return _list_check(_count) if isinstance(of, ListType) else _count
 

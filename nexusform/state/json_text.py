@@ -29,6 +29,8 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # search: up to 15 of them a float holds.
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _LONG_RUN: Final = b"0" * 16
+_PIECE: Final = 1 << 20
+_BLANK_BYTES: Final = b" \t\r\n"
 _LONG_NUMBER: Final = re.compile(rb"(?<![\w\".+-])-?(?=[0-9.]{16})[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _TOO_LONG: Final = re.compile(rf"[0-9]{{{MAX_DIGITS + 1},}}")
 _SMALLEST: Final = -(1 << 63)
@@ -75,7 +77,7 @@ def loads(data: bytes) -> Any:
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
-    if _LONG_RUN in data.translate(_DIGITS, b".") and any(map(_is_bent, _LONG_NUMBER.findall(data))):
+    if _has_long_runs(data) and any(map(_is_bent, _LONG_NUMBER.findall(data))):
         return _load_exactly(data)
     try:
         return orjson.loads(data)
@@ -83,6 +85,22 @@ def loads(data: bytes) -> Any:
         if "infinity" in problem.msg or "depth limit" in problem.msg:
             return _load_exactly(data)
         raise _explained(data, problem.msg, problem.pos) from None
+
+
+def _has_long_runs(data: bytes) -> bool:
+    """Whether anywhere so many digits stand in a row that a float may not hold them."""
+    rest = b""
+    for piece in _pieces(data):
+        digits = rest + piece.translate(_DIGITS, b".")
+        if _LONG_RUN in digits:
+            return True
+        rest = digits[-len(_LONG_RUN) :]
+    return False
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """The bytes piece by piece: what is made of a large document needs no second one of its size."""
+    return (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
 
 
 def keys_written_twice(data: bytes, document: Any) -> list[str]:
@@ -93,7 +111,7 @@ def keys_written_twice(data: bytes, document: Any) -> list[str]:
 
     # A document that is written back to the same text has lost nothing: that is told at once, and is so for
     # all that nobody has edited by hand.
-    if _without_blanks(dumps(document)) == _without_blanks(data.removeprefix(_BYTE_ORDER_MARK)):
+    if _differ_in_blanks(dumps(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     twice: dict[str, None] = {}
 
@@ -108,8 +126,21 @@ def keys_written_twice(data: bytes, document: Any) -> list[str]:
     return list(twice)
 
 
-def _without_blanks(text: bytes) -> bytes:
-    return text.translate(None, b" \t\r\n")
+def _differ_in_blanks(one: bytes, other: bytes) -> bool:
+    """Whether two texts are the same but for blanks."""
+    rest = b""
+    pieces = _pieces(other)
+    for piece in _pieces(one):
+        here = piece.translate(None, _BLANK_BYTES)
+        while len(rest) < len(here):
+            more = next(pieces, None)
+            if more is None:
+                return False
+            rest += more.translate(None, _BLANK_BYTES)
+        if not rest.startswith(here):
+            return False
+        rest = rest[len(here) :]
+    return not rest and all(not piece.translate(None, _BLANK_BYTES) for piece in pieces)
 
 
 def _is_bent(text: bytes) -> bool:

@@ -81,7 +81,7 @@ def settle_stored(
         return None, [error("an-interrupted-apply-cannot-be-looked-into", str(problem))]
     except BackendProblem as problem:
         return None, [error("the-state-cannot-be-written", str(problem))]
-    return replace(settled, digest=state_digest(settled.state), unsaved=not write), remarks
+    return replace(settled, digest=state_digest(settled.state)), remarks
 
 
 def _interrupted(opened: tuple[OpenIntent, ...], *, recorded: bool) -> Diagnostic:

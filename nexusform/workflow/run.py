@@ -25,7 +25,7 @@ from nexusform.plans.plan import Change, Mode, Plan
 from nexusform.ports import Clock, Provider, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Position, Span
-from nexusform.state import codec
+from nexusform.state.json_text import collector_paused
 from nexusform.state.objects import EMPTY, ObjectState
 from nexusform.state_ports import BackendProblem, SealsDocuments, StateBackend
 from nexusform.workflow.linting import with_lint
@@ -95,17 +95,11 @@ class Run(Struct):
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
 
-    def prior_document(self) -> bytes | None:
-        """The state that is planned on, None when there is none. Raises BackendProblem."""
-        if self.stored.unsaved:
-            return codec.encode(self.stored.state)
-        return self.project.backend.read()
-
     def plan(self, options: PlanOptions) -> PlanResult:
         """Plan against the stored state, if that can be so and takes no longer than it may."""
         limits = self.project.configuration.settings.limits
         try:
-            with within(self.project.place.seconds_to_plan(limits)):
+            with within(self.project.place.seconds_to_plan(limits)), collector_paused():
                 return self._planned(options)
         except Refused as refused:
             return self._failed(options, refused.diagnostics)

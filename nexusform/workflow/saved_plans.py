@@ -23,7 +23,7 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, State
-from nexusform.state_ports import BackendProblem, StateBackend, is_sealed
+from nexusform.state_ports import StateBackend, is_sealed
 from nexusform.values import Value
 from nexusform.workflow.encryption import opened, sealed_plan
 from nexusform.workflow.place import Confining, Place, both_allow, confined_to_plan, load_configuration
@@ -50,8 +50,10 @@ def save_plan(
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
         recorded = with_confinement(plan, project.place)
-        document = plan_file.write(recorded, snapshot, run.prior_document() or b"", signer)
-    except (BackendProblem, FileProblem) as problem:
+        prior = run.stored.state
+        before = {} if prior is EMPTY else codec.plain_document(prior)
+        document = plan_file.write(recorded, snapshot, before, signer)
+    except FileProblem as problem:
         return [error("the-plan-cannot-be-saved", str(problem))]
     if len(document) > project.place.largest_file():
         detail = f"It has {len(document)} bytes, more than any command would read. {_RAISE}"
@@ -87,7 +89,7 @@ def prior_of(saved: SavedPlan, path: str) -> tuple[State | None, list[Diagnostic
     """The state that a plan was made from; None, with problems, when it cannot be read."""
     if not saved.prior_state:
         return EMPTY, []
-    return codec.decode(saved.prior_state, path)
+    return codec.from_plain_document(saved.prior_state, path)
 
 
 def sources_of(saved: SavedPlan) -> dict[str, SourceFile]:

@@ -26,16 +26,14 @@ class Stored(Struct, frozen=True):
 
     `state` has its journal replayed; `open_intents` are those without an outcome; `has_journal`
     tells whether there is anything that a compaction would fold in. `digest` is that of the
-    state's document, to tell whether it is another one. `unsaved`: the backend's document is behind,
-    since its journal was not folded in. `remaining` is an apply that was begun and not followed to its
-    end.
+    state's document, to tell whether it is another one. `remaining` is an apply that was begun and not
+    followed to its end.
     """
 
     state: State
     open_intents: tuple[OpenIntent, ...] = ()
     has_journal: bool = False
     digest: str = ""
-    unsaved: bool = False
     remaining: Remaining | None = None
 
     def kept_lines(self) -> list[bytes]:

@@ -340,3 +340,19 @@ def test_a_plan_that_an_earlier_nexusform_wrote_is_shown_and_applied_only_where_
     assert not Path("state/nexusform.nfstate").exists()
     assert run(["apply", f"-verify=key:{EARLIER}/public.pem", "second.nfplan"]) == 0
     assert run(["plan", "-detailed-exitcode"]) == 0
+
+
+def test_a_plan_with_the_state_as_it_was_read_is_shown_with_that_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As they were written before a plan held what changes and state have in common once."""
+    shutil.copy(EARLIER / "third.nfplan", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run(["show", "-json", "third.nfplan"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    objects = shown["prior_state"]["values"]["root_module"]["resources"]
+    assert [(each["name"], each["values"].get("machine_count")) for each in objects] == [
+        ("left", 1),
+        ("demo", None),
+    ]
+    assert [change["change"]["actions"] for change in shown["resource_changes"]] == [["no-op"], ["update"]]

@@ -11,8 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nexusform.cli.main import run
 from nexusform.plans.saved import plan_file
-from nexusform.state_ports import BackendProblem
-from nexusform.workflow.run import Run
 from tests.trust.test_saved_plans import CONFIGURATION, forge, more_machines
 
 PEM = serialization.Encoding.PEM
@@ -187,18 +185,6 @@ def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFix
         assert not Path("p.nfplan").exists()
     assert run(["plan", "-out=p.nfplan", "-sign=absent.key"]) == 1
     assert 'There is no file "absent.key"' in capsys.readouterr().err
-
-
-def test_a_state_that_is_lost_before_the_plan_is_saved_is_told(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lost(_: Run) -> bytes:
-        raise BackendProblem("The connection is lost.")
-
-    monkeypatch.setattr(Run, "prior_document", lost)
-    assert run(["plan", "-out=p.nfplan"]) == 1
-    assert "The connection is lost." in capsys.readouterr().err
-    assert not Path("p.nfplan").exists()
 
 
 def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,9 @@
 
 `nexusform.json` comes first and names the format, the version and the SHA-256 of every other
 member; `values.json`, what the others share; `plan.json` and its large parts; the configuration as it was
-read; the prior state as it stood; last of all `signature.json`, when the plan was signed. The same plan gives
-the same bytes on every machine. Sensitive values stand in it in plain text, as they do in the state.
+read; the prior state, whose objects are mostly those of the changes; last of all `signature.json`, when the
+plan was signed. The same plan gives the same bytes on every machine. Sensitive values stand in it in plain
+text, as they do in the state.
 
 The archive has exactly one form: members stored as they are, in order, at one fixed time. Any unzip program
 opens it. Nothing is compressed: the bytes then depend on the content alone, not on the version of a
@@ -18,6 +19,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 from zlib import crc32
 
@@ -35,7 +37,7 @@ from nexusform.state.codec import path_text
 from nexusform.values import Unknown
 
 FORMAT: Final = "nexusform-plan"
-VERSION: Final = 3
+VERSION: Final = 4
 
 _MANIFEST: Final = "nexusform.json"
 _VALUES: Final = "values.json"
@@ -51,7 +53,8 @@ _OF_SITES: Final = (
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
-_SECOND: Final = 2  # the version before, in which no value stands for several
+_SECOND: Final = 2  # an earlier version, in which no value stands for several
+_THIRD: Final = 3  # the version before, in which the prior state stands for itself
 _MEMBERS: Final = (_VALUES, _PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
 _MEMBERS_OF_SECOND: Final = _MEMBERS[1:]
 
@@ -60,14 +63,14 @@ class SavedPlan(Struct, frozen=True):
     """What a plan file holds.
 
     `snapshot` maps the names of the configuration's files to their text; `prior_state` is the
-    state document that the plan was made from (empty: there was none); `digest` names this very
-    plan, signed or not (state remembers the digests of applied plans). `signature` (None: not signed) was
-    made of `signed_digest`. `earlier`: an earlier nexusform wrote it, whatever its version says.
+    state document that the plan was made from, as plain data (empty: there was none); `digest` names this
+    very plan, signed or not (state remembers the digests of applied plans). `signature` (None: not signed)
+    was made of `signed_digest`. `earlier`: an earlier nexusform wrote it, whatever its version says.
     """
 
     plan: Plan
     snapshot: Mapping[str, str]
-    prior_state: bytes
+    prior_state: Mapping[str, Any]
     digest: str
     signed_digest: str = ""
     signature: Mapping[str, Any] | None = None
@@ -95,7 +98,7 @@ def _digest_over(digests: Mapping[str, str]) -> str:
 def write(
     plan: Plan,
     snapshot: Mapping[str, str],
-    prior_state: bytes = b"",
+    prior_state: Mapping[str, Any] = MappingProxyType({}),
     sign: Callable[[str], Mapping[str, str]] | None = None,
 ) -> bytes:
     """The plan file. Raises FileProblem. `sign` makes a signature of a digest.
@@ -107,8 +110,8 @@ def write(
         record = write_record(plan)
         documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
         documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(snapshot.items()))}
+        documents[_PRIOR] = dict(prior_state)
         mark, members = _written(documents)
-    members[_PRIOR] = prior_state
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -190,6 +193,9 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     snapshot = documents.pop(_CONFIGURATION)
     if not isinstance(snapshot, dict) or not all(isinstance(text, str) for text in snapshot.values()):
         raise _damaged(name, f'Its part "{_CONFIGURATION}" does not hold files.')
+    prior_state = documents.pop(_PRIOR)
+    if not isinstance(prior_state, dict):
+        raise _damaged(name, f'Its part "{_PRIOR}" is not an object.')
     try:
         plan = read_record(Plan, record | {part: documents.pop(f"{part}.json") for part in _LARGE})
     except ConversionProblem as problem:
@@ -199,7 +205,7 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
     return SavedPlan(
         plan,
         snapshot,
-        members[_PRIOR],
+        prior_state,
         digest(unsigned),
         _signed_digest(members),
         signature,
@@ -209,7 +215,7 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
 
 def _check_parts(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> None:
     """Raise Refused where a plan has other parts than it should, or others than were saved."""
-    expected = _MEMBERS if manifest["version"] == VERSION else _MEMBERS_OF_SECOND
+    expected = _MEMBERS_OF_SECOND if manifest["version"] == _SECOND else _MEMBERS
     digests = manifest.get("members")
     if (
         not isinstance(digests, dict)
@@ -265,7 +271,7 @@ def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None
             f"{name} was made by nexusform {by}; this is nexusform {running}. Apply it with the version that "
             "made it, or plan again with this one.",
         )
-    if version not in (_SECOND, VERSION):
+    if version not in (_SECOND, _THIRD, VERSION):
         detail = f"{name} was made by nexusform {by}, whose plans this nexusform no longer reads. Plan again."
         raise _refused("plan-of-an-old-nexusform", detail)
 
@@ -278,16 +284,19 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """The parts of a plan with every shared or unknown value in its place. Raises Refused."""
-    second = manifest["version"] == _SECOND
+    version = manifest["version"]
+    second = version == _SECOND
     mark = manifest.get("unknown" if second else "mark")
     if not isinstance(mark, str) or not mark:
         raise _damaged(name, "It does not say how shared and unknown values are written.")
-    parts = [part for part in _MEMBERS if part not in (_VALUES, _PRIOR)]
+    earlier = version != VERSION
+    parts = [part for part in _MEMBERS if part != _VALUES and not (earlier and part == _PRIOR)]
+    prior = {_PRIOR: _document(members, _PRIOR, name) if members[_PRIOR] else {}} if earlier else {}
     if second:
-        return {part: with_unknown(_document(members, part, name), mark) for part in parts}
+        return {part: with_unknown(_document(members, part, name), mark) for part in parts} | prior
     try:
         sharing = Unsharing(mark, _document(members, _VALUES, name))
-        return {part: sharing.whole(_document(members, part, name)) for part in parts}
+        return {part: sharing.whole(_document(members, part, name)) for part in parts} | prior
     except Misshapen as problem:
         raise _damaged(name, str(problem)) from None
 

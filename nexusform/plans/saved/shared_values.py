@@ -10,7 +10,7 @@ only. The mark begins no other text, so nothing else can be taken for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.values import UNKNOWN
@@ -103,11 +103,8 @@ class _Gatherer:
     def node(self, value: Any, depth: int) -> Any:
         """The value itself where it is a scalar, else the node of all that are equal to it."""
         kind = value.__class__
-        if kind is str:
-            if value[:1] == _LETTER:
-                self._note(value)
-            return value
         if kind in _SCALARS:
+            self._note_texts((value,))
             return value
         known = self._by_identity.get(id(value))
         if known is not None:
@@ -121,8 +118,10 @@ class _Gatherer:
             return self._object(self._made[-1], depth)
         else:
             return value  # unknown, or a number that is exact
-        # The documents hold the value while this goes on, so its identity is nobody else's.
-        self._by_identity[id(value)] = node
+        if _Node in map(type, node.parts):
+            # The documents hold the value while this goes on, so its identity is nobody else's. What holds
+            # scalars alone is as soon looked up by them.
+            self._by_identity[id(value)] = node
         return node
 
     def _list(self, value: Any, depth: int) -> _Node:
@@ -130,7 +129,10 @@ class _Gatherer:
         if is_deep or (len(value) > _LONG and _SCALARS.issuperset(map(type, value))):
             self._note_texts(value)
             return self._add(_Node(None, value))
-        return self._equal(None, tuple([self.node(part, depth + 1) for part in value]))
+        return self._equal(None, self._parts(value, depth + 1))
+
+    def _parts(self, values: Iterable[Any], depth: int) -> tuple[Any, ...]:
+        return tuple([part if part.__class__ in _SCALARS else self.node(part, depth) for part in values])
 
     def _object(self, value: Mapping[str, Any], depth: int) -> _Node:
         keys = tuple(value)
@@ -138,7 +140,7 @@ class _Gatherer:
         if depth > _DEEPEST:
             self._note_texts(value)
             return self._add(_Node(keys, list(value.values())))
-        return self._equal(keys, tuple([self.node(part, depth + 1) for part in value.values()]))
+        return self._equal(keys, self._parts(value.values(), depth + 1))
 
     def _equal(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _Node:
         """The one node of these parts. Classes count: true is not 1."""
@@ -149,6 +151,8 @@ class _Gatherer:
             for part in parts:
                 if part.__class__ is _Node:
                     part.uses += 1
+                elif part.__class__ is str and part[:1] == _LETTER:
+                    self._note(part)
         return node
 
     def _add(self, node: _Node) -> _Node:

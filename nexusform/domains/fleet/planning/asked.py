@@ -21,15 +21,16 @@ NOT_SHOWN: Final[Mapping[str, Any]] = {}
 
 class Asked(Struct, frozen=True):
     """What is `written`, what was written `before` (None: nothing), and `prior`, the bindings of then: none
-    of an object that is new or replaced. `snapshot` is the policy's, which may be one more than the last.
-    `fulfilled`: before the plan it had all clusters that it asked for. `shown` is what a real hub shows of
-    it, attributes that go before those of state.
+    of an object that is new or replaced; `deleting` are the clusters whose binding goes. `snapshot` is the
+    policy's, which may be one more than the last. `fulfilled`: before the plan it had all clusters that it
+    asked for. `shown` is what a real hub shows of it, attributes that go before those of state.
     """
 
     instance: Instance
     written: FleetPlacement
     before: FleetPlacement | None
     prior: tuple[Binding, ...]
+    deleting: frozenset[str]
     snapshot: PolicySnapshot
     policy_changed: bool
     number_changed: bool
@@ -145,6 +146,7 @@ def asked_of(instance: Instance, written: FleetPlacement, shown: Mapping[str, An
         written=written,
         before=before if isinstance(before, FleetPlacement) else None,
         prior=bindings,
+        deleting=frozenset(binding.cluster for binding in bindings if binding.deleting),
         snapshot=snapshot,
         policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
         number_changed=last_snapshot is not None and last_snapshot.number_of_clusters != written.number,

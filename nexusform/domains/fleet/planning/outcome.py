@@ -192,6 +192,7 @@ def placement_warnings(
 ) -> Iterator[Diagnostic]:
     """All warnings, placement by placement. `unread`: a hub could not be read, and is an error already."""
     brought = _namespaces_brought(placements, members, rounds)
+    members_change = any(member.before != member.now for member in members.values())
     for placement in placements:
         yield from _selecting_nothing(placement)
         yield from _without_namespace(placement, brought)
@@ -206,7 +207,8 @@ def placement_warnings(
         yield from _shared(placement, members)
         for kind, text in placement_risks(placement, members):
             yield _warned(placement, kind, text)
-        yield from _drifted(placement, members, rounds)
+        if members_change:
+            yield from _drifted(placement, rounds)
 
 
 def _overrides_waiting(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -423,14 +425,11 @@ def _clusters_by_machine(
     return clusters_on
 
 
-def _drifted(
-    placement: PlacementPlan, members: Mapping[str, FleetMemberState], rounds: Rounds
-) -> Iterator[Diagnostic]:
-    """What a fresh schedule would choose, told where this plan changes members under a placement that
-    stays: information, never an action.
+def _drifted(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
+    """What a fresh schedule would choose, told where a plan changes members under a placement that stays:
+    information, never an action.
     """
-    changed = any(member.before != member.now for member in members.values())
-    if placement.asked.created or not changed or placement.abort is not None:
+    if placement.asked.created or placement.abort is not None:
         return
     roster = rounds.roster
     difference = drift(

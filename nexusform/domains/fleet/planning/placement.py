@@ -85,9 +85,10 @@ class PlacementPlan(Struct):
     @property
     def evicted(self) -> frozenset[str]:
         """The clusters that an eviction of this plan let go, or whose binding a hub is removing."""
-        executed = (eviction.cluster for _, eviction in self.evictions if eviction.executed)
-        deleting = (binding.cluster for binding in self.asked.prior if binding.deleting)
-        return frozenset((*executed, *deleting))
+        deleting = self.asked.deleting
+        if not self.evictions:
+            return deleting
+        return deleting | {eviction.cluster for _, eviction in self.evictions if eviction.executed}
 
     @property
     def given_up(self) -> frozenset[str]:

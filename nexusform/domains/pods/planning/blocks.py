@@ -82,11 +82,14 @@ def prior_pods(
                 made_from = on_hub or ()
                 if noted is not None:
                     made_from = unwrapped(noted.get(member, ())).manifests
+                on_member = workloads.get(member) or {}
+                if not on_member and not made_from:
+                    continue  # it brings nothing there
                 cluster_id = members.get(member, member)
                 yield PriorPods(
                     str(address),
                     cluster_id,
-                    workloads.get(member) or {},
+                    on_member,
                     made_from,
                     selected_of=noted is None,
                     current=is_current(current.private, cluster_id),

@@ -321,15 +321,14 @@ class PodPhase:
 
     def _brings_the_same(self, key: Key) -> bool:
         """Whether an object brings to a cluster what it brought before."""
-        prior = self._prior.get(key)
-        if prior is None:
-            return False
+        prior = self._prior.get(key) or PriorPods(*key, {})
         before, now = ({*map(identity, each)} for each in (prior.manifests, self._brought[key].manifests))
         return now <= before if prior.selected_of else now == before
 
     def _keep(self, key: Key, cluster: NodeCluster) -> None:
         brought = self._brought[key]
-        brought.keep(self._prior[key].workloads)
+        prior = self._prior.get(key)
+        brought.keep(prior.workloads if prior is not None else {})
         model = self._model(cluster)
         standing = tuple(self._standing.get(cluster.id, {}).values())
         brought.scene = Scene(model, standing, (), cluster.seed, frozenset())
@@ -504,10 +503,12 @@ class PodPhase:
         """
         rows: list[PlacementChange] = []
         for (address, cluster_id), brought in self._brought.items():
-            cluster, owner = self.clusters.get(cluster_id), parse_address(address)
             outcomes = list(brought.removed)
             for workload in brought.workloads:
                 outcomes += brought.of(workload.key)
+            if not outcomes:
+                continue
+            cluster, owner = self.clusters.get(cluster_id), parse_address(address)
             rows += [
                 pod_row(
                     owner,

@@ -1,0 +1,93 @@
+"""Sensitive values in the JSON of plans and states: hidden, and as Terraform has them for who asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+
+CONFIGURATION = """
+variable "k" {
+  default   = "s3cret"
+  sensitive = true
+}
+output "s" {
+  value     = var.k
+  sensitive = true
+}
+output "n" {
+  value     = sensitive(7)
+  sensitive = true
+}
+output "o" {
+  value     = { a = var.k, b = 1, l = [true, var.k] }
+  sensitive = true
+}
+output "open" {
+  value = "x"
+}
+"""
+# What Terraform 1.11.4 writes of the same configuration, in the plan's planned values and in the state's.
+OF_TERRAFORM: dict[str, Any] = {
+    "n": {"sensitive": True, "type": "number", "value": 7},
+    "o": {
+        "sensitive": True,
+        "type": ["object", {"a": "string", "b": "number", "l": ["tuple", ["bool", "string"]]}],
+        "value": {"a": "s3cret", "b": 1, "l": [True, "s3cret"]},
+    },
+    "open": {"sensitive": False, "type": "string", "value": "x"},
+    "s": {"sensitive": True, "type": "string", "value": "s3cret"},
+}
+HIDDEN: dict[str, Any] = {
+    "n": {"sensitive": True, "type": "number", "value": None},
+    "o": {"sensitive": True, "type": "dynamic", "value": {}},
+    "open": {"sensitive": False, "type": "string", "value": "x"},
+    "s": {"sensitive": True, "type": "string", "value": "(sensitive value)"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    assert run(["plan", "-out=p"]) == 0
+    assert run(["apply", "p"]) == 0
+    capsys.readouterr()
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run([*arguments]) == 0
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def test_outputs_have_value_and_type_and_hide_both_where_they_would_tell(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = document(capsys, "show", "-json", "p")
+    assert plan["planned_values"]["outputs"] == HIDDEN
+    assert document(capsys, "show", "-json")["values"]["outputs"] == HIDDEN
+    assert "s3cret" not in json.dumps(plan["output_changes"]) + json.dumps(plan["variables"])
+
+
+def test_whoever_asks_gets_what_terraform_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = document(capsys, "show", "-json", "-show-sensitive", "p")
+    assert plan["planned_values"]["outputs"] == OF_TERRAFORM
+    assert plan["variables"] == {"k": {"value": "s3cret"}}
+    changes = plan["output_changes"]
+    assert {name: change["after"] for name, change in changes.items()} == {
+        name: output["value"] for name, output in OF_TERRAFORM.items()
+    }
+    assert document(capsys, "show", "-json", "-show-sensitive")["values"]["outputs"] == OF_TERRAFORM
+    assert document(capsys, "output", "-json") == OF_TERRAFORM
+
+
+def test_it_can_be_the_rule_of_a_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_CLI_ARGS_show", "-show-sensitive")
+    assert document(capsys, "show", "-json")["values"]["outputs"] == OF_TERRAFORM
