@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.placement_kinds.placement_kind import MOST_NAMES, VM
-from nexusform.placement_kinds.registry import KINDS, brief_place, kind_order, place_text
+from nexusform.placement_kinds.registry import KINDS, kind_order, place_text
 from nexusform.plans.effects import (
     LEAVING,
     Effect,
@@ -502,40 +502,6 @@ def _is_elsewhere(row: PlacementChange) -> bool:
 def _place_in_row(row: PlacementChange, place: Place, say: SayPlace) -> str:
     """A place as a row says it."""
     return KINDS[row.kind].beside(place, row.object) or say(place)
-
-
-class VmJourney(Struct, frozen=True):
-    """One VM that comes or moves: the machine that it leaves ("" = none) and where it goes.
-
-    `machine_share` is the share of the tie-breaks in which it is this machine, None when none was repeated.
-    One that is re-created `in_place` leaves none.
-    """
-
-    vm: str
-    origin: str
-    target: str
-    trigger: str
-    machine_share: float | None
-    in_place: bool = False
-
-
-def vm_journeys(rows: Iterable[PlacementChange], tie_breaks: int) -> list[VmJourney]:
-    """The VMs of rows, in their order; `tie_breaks` is how many repetitions their certainty stands on."""
-    return [_journey(row, tie_breaks) for row in rows]
-
-
-def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
-    """From where to where one VM goes, in words."""
-    certainty = row.certainty if tie_breaks else None
-    effect = effect_of(row)
-    return VmJourney(
-        vm=row.object,
-        origin=brief_place(row.source) if effect is Effect.MOVED and row.source is not None else "",
-        target=brief_place(row.target) if row.target is not None else "",
-        trigger=row.trigger,
-        machine_share=certainty.machine if certainty is not None else None,
-        in_place=effect is Effect.AGAIN,
-    )
 
 
 # --- folding -----------------------------------------------------------------------------------
