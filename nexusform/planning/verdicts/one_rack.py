@@ -30,10 +30,9 @@ def on_one_rack(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
         if vms.demand is None or vms.going:
             continue
         racks = clusters.setdefault(vms.demand.owner, _Racks(vms))
-        racks.before |= {vm.placement.rack for vm in vms.standing.values()}
-        after = vms.vms_after()
-        racks.after |= {vm.placement.rack for vm in after}
-        racks.vms += len(after)
+        racks.before |= vms.racks_before()
+        racks.after |= vms.racks_after()
+        racks.vms += len(vms.vms_after())
     for racks in clusters.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             yield _warning(racks)

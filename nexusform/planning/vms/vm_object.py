@@ -233,6 +233,14 @@ class VmObject(Struct):
             return ()
         return tuple(self.standing.values()) if self.demand is None else self.placed_vms()
 
+    def racks_before(self) -> frozenset[str]:
+        """The racks on which its VMs stood."""
+        return frozenset(vm.placement.rack for vm in self.standing.values())
+
+    def racks_after(self) -> frozenset[str]:
+        """The racks on which its VMs come to stand."""
+        return frozenset(vm.placement.rack for vm in self.vms_after())
+
     def remaining_vms(self) -> list[PlacedVm]:
         """The prior VMs as a release step leaves them: those that stay, and those that roll later."""
         return [vm for key, vm in self.standing.items() if not self.leaves_early(key)]
