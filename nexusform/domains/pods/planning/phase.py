@@ -506,7 +506,7 @@ class PodPhase:
             outcomes = list(brought.removed)
             for workload in brought.workloads:
                 outcomes += brought.of(workload.key)
-            if not outcomes:
+            if not (outcomes or brought.refused):
                 continue
             cluster, owner = self.clusters.get(cluster_id), parse_address(address)
             rows += [
