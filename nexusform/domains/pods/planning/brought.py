@@ -146,6 +146,13 @@ class Brought(Struct):
         for by_number in self.outcomes.values():
             yield from by_number.values()
 
+    def removed_and_kept(self) -> list[PodOutcome]:
+        """What leaves, then what becomes of the pods of its workloads as they were given."""
+        outcomes = list(self.removed)
+        for workload in self.workloads:
+            outcomes += self.of(workload.key)
+        return outcomes
+
     def keys(self) -> set[str]:
         """The keys of its workloads."""
         return {workload.key for workload in self.workloads}

@@ -503,9 +503,7 @@ class PodPhase:
         """
         rows: list[PlacementChange] = []
         for (address, cluster_id), brought in self._brought.items():
-            outcomes = list(brought.removed)
-            for workload in brought.workloads:
-                outcomes += brought.of(workload.key)
+            outcomes = brought.removed_and_kept()
             if not (outcomes or brought.refused):
                 continue
             cluster, owner = self.clusters.get(cluster_id), parse_address(address)
