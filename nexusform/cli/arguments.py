@@ -115,8 +115,8 @@ def number(
 
 
 def choice(meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None) -> str:
-    """A flag with one of a few words; the first one unless `default` says otherwise."""
-    first = choices[0] if default is None else default
+    """A flag with one of a few words; the first one, if any, unless `default` says otherwise."""
+    first = default if default is not None else next(iter(choices), "")
 
     def parameter(name: str) -> click.Parameter:
         return Flag(

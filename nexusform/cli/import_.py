@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -13,14 +14,15 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.domains.azure.importers.az_adoption import AdoptedSite
-from nexusform.domains.azure.workflow.adopting import import_site
 from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
 from nexusform.workflow.importing import SOURCES, address_to_import, import_one
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Project, open_project
 from nexusform.workflow.run import Notices, base_request, begin
+
+if TYPE_CHECKING:
+    from nexusform.domains.azure.importers.az_adoption import AdoptedSite
 
 DONE = """
 Import successful!
@@ -115,6 +117,8 @@ def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
     place = _place(arguments)
     if arguments.source in SOURCES and not Path(arguments.source).is_dir():
         return _take_over_source(screen, arguments, place)
+    from nexusform.domains.azure.workflow.adopting import import_site
+
     answer = import_site(
         place,
         os.path.normpath(arguments.source),

@@ -25,6 +25,7 @@ from nexusform.cli.report_flag import (
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.plans.plan import Plan
+from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries
 from nexusform.workflow.show import Shown, find_shown
 
@@ -167,17 +168,17 @@ def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
 
 def _placements_text(shown: Shown, arguments: ShowArguments, width: int) -> str:
     """Fleet placements alone are printed as `kubectl describe` does; "" for anything else."""
+    known = registries()
+    if not shown.instances or any(known.kind_of(each.type) is not Kind.PLACEMENT for each in shown.instances):
+        return ""
     from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
     from nexusform.domains.fleet.planning.contents import read_placement
-    from nexusform.domains.fleet.rendering.placement_status_text import PLACEMENTS, render_placement
+    from nexusform.domains.fleet.rendering.placement_status_text import render_placement
 
-    if not shown.instances or any(address.type not in PLACEMENTS for address in shown.instances):
-        return ""
-    types = registries().resource_types
     sensitive = arguments.show_sensitive
     texts = []
     for address, instance in shown.instances.items():
-        read = types[address.type].fleet
+        read = known.resource_types[address.type].fleet
         if instance.current is None or read is None or (instance.current.sensitive and not sensitive):
             return ""
         written = read(instance.current.attributes)

@@ -44,7 +44,7 @@ class MachineFact(Struct, frozen=True):
     """One fact about a machine.
 
     `attribute` is that of nexus_bare_metal_machine called `name`. `refusal` gives the words why a machine of
-    which this is so takes no new VM, after "the machine is"; "" where it does. `switch` is how racks say it
+    which this is so takes no new VM; "" where it does. `switch` is how racks say it
     of their machines. `exported` is its field in an export, "" where none tells; `absent` what an export
     without that field means (a machine then counts as not ready), None where the default will do.
     """

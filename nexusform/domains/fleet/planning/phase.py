@@ -66,7 +66,10 @@ def plan_placements(
     hub = read_hub(blocks.instances.values(), shown)
     diagnostics += hub.diagnostics
     instances: list[Instance] = []
+    types = blocks.request.registries.resource_types
     for block in blocks.order.of(PLACEMENT_PHASE):
+        if types[block.type].fleet is None:
+            continue  # another domain's
         evaluated, problems = _evaluated(block, blocks, evaluation)
         instances += evaluated
         diagnostics += problems

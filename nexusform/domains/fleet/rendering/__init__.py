@@ -4,5 +4,5 @@
 DOOR = {
     "fleet_parts": "FleetMatrix grid one_by_one pods_of reasons Square WIDEST_GRID",
     "manifests": "hub_bodies",
-    "placement_status_text": "PLACEMENTS render_placement",
+    "placement_status_text": "render_placement",
 }
