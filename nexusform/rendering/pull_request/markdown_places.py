@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct
-
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import KINDS, brief_place, titled
+from nexusform.placement_kinds.registry import KINDS, titled
 from nexusform.plans.effects import Effect, effect_of, is_told, told_pools
 from nexusform.plans.plan import (
     Action,
@@ -36,7 +34,7 @@ from nexusform.rendering.report.plain_words import sure_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
-from nexusform.rendering.report.wording import trigger_words
+from nexusform.rendering.report.wording import VmJourney, trigger_words, vm_journeys
 from nexusform.scheduling.decision import Place
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, first_of, form, listed, natural
@@ -79,7 +77,7 @@ def _vm_table(rows: Sequence[PlacementChange], plan: Plan, *, shares: bool) -> l
     """A table of VMs that move or come; none without any. `shares`: in how many of the tie-breaks it is this
     machine.
     """
-    journeys = [_journey(row, plan.tie_breaks) for row in rows]
+    journeys = vm_journeys(rows, plan.tie_breaks)
     if not journeys:
         return []
     heads = ["VM", "leaves → goes to" if any(journey.origin for journey in journeys) else "goes to"]
@@ -120,36 +118,7 @@ def _racks(places: Iterable[Place | None]) -> str:
     return plain(names_text(sorted(names, key=natural)))
 
 
-class _VmJourney(Struct, frozen=True):
-    """One VM that comes or moves: the machine that it leaves ("" = none) and where it goes.
-
-    `machine_share` is the share of the tie-breaks in which it is this machine, None when none was repeated.
-    One that is re-created `in_place` leaves none.
-    """
-
-    vm: str
-    origin: str
-    target: str
-    trigger: str
-    machine_share: float | None
-    in_place: bool = False
-
-
-def _journey(row: PlacementChange, tie_breaks: int) -> _VmJourney:
-    """From where to where one VM goes, in words."""
-    certainty = row.certainty if tie_breaks else None
-    effect = effect_of(row)
-    return _VmJourney(
-        vm=row.object,
-        origin=brief_place(row.source) if effect is Effect.MOVED and row.source is not None else "",
-        target=brief_place(row.target) if row.target is not None else "",
-        trigger=row.trigger,
-        machine_share=certainty.machine if certainty is not None else None,
-        in_place=effect is Effect.AGAIN,
-    )
-
-
-def _vm_cells(journey: _VmJourney, *, certain: bool) -> list[str]:
+def _vm_cells(journey: VmJourney, *, certain: bool) -> list[str]:
     """The cells of one VM that comes or moves."""
     cells = [code(journey.vm).replace("|", "\\|"), _from_to(journey)]
     if certain:
@@ -158,7 +127,7 @@ def _vm_cells(journey: _VmJourney, *, certain: bool) -> list[str]:
     return cells
 
 
-def _from_to(journey: _VmJourney) -> str:
+def _from_to(journey: VmJourney) -> str:
     """From where to where a VM goes, and why a new one comes."""
     target = f"**{plain(journey.target)}**"
     if journey.in_place:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from msgspec import Struct
 
 from nexusform.address import module_text
 from nexusform.forecasts import Score
-from nexusform.placement_kinds.registry import KINDS
+from nexusform.placement_kinds.registry import KINDS, brief_place
+from nexusform.plans.effects import Effect, effect_of
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.words import counted
 
@@ -242,3 +245,37 @@ def trigger_words(row: PlacementChange) -> str:
         return ""
     comes = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
     return _OF_ANOTHER.get(row.trigger, row.trigger) if comes else row.trigger
+
+
+class VmJourney(Struct, frozen=True):
+    """One VM that comes or moves: the machine that it leaves ("" = none) and where it goes.
+
+    `machine_share` is the share of the tie-breaks in which it is this machine, None when none was repeated.
+    One that is re-created `in_place` leaves none.
+    """
+
+    vm: str
+    origin: str
+    target: str
+    trigger: str
+    machine_share: float | None
+    in_place: bool = False
+
+
+def vm_journeys(rows: Iterable[PlacementChange], tie_breaks: int) -> list[VmJourney]:
+    """The VMs of rows, in their order; `tie_breaks` is how many repetitions their certainty stands on."""
+    return [_journey(row, tie_breaks) for row in rows]
+
+
+def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
+    """From where to where one VM goes, in words."""
+    certainty = row.certainty if tie_breaks else None
+    effect = effect_of(row)
+    return VmJourney(
+        vm=row.object,
+        origin=brief_place(row.source) if effect is Effect.MOVED and row.source is not None else "",
+        target=brief_place(row.target) if row.target is not None else "",
+        trigger=row.trigger,
+        machine_share=certainty.machine if certainty is not None else None,
+        in_place=effect is Effect.AGAIN,
+    )
