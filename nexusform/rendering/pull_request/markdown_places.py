@@ -131,7 +131,7 @@ def _from_to(journey: VmJourney) -> str:
     """From where to where a VM goes, and why a new one comes."""
     target = f"**{plain(journey.target)}**"
     if journey.in_place:
-        return f"{target}, in place"
+        return f"{target}, {journey.in_place}"
     if journey.origin:
         return f"{plain(journey.origin)} → {target}"
     return target if journey.trigger in ("", _NEW) else f"{target} ({plain(journey.trigger)})"

@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.address import module_text
 from nexusform.forecasts import Score
 from nexusform.placement_kinds.registry import KINDS, brief_place
-from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.effects import Effect, effect_of, state_of
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.words import counted
 
@@ -251,7 +251,7 @@ class VmJourney(Struct, frozen=True):
     """One VM that comes or moves: the machine that it leaves ("" = none) and where it goes.
 
     `machine_share` is the share of the tie-breaks in which it is this machine, None when none was repeated.
-    One that is re-created `in_place` leaves none.
+    One that is re-created in its place leaves none; `in_place` says so, and whether that is only foretold.
     """
 
     vm: str
@@ -259,7 +259,7 @@ class VmJourney(Struct, frozen=True):
     target: str
     trigger: str
     machine_share: float | None
-    in_place: bool = False
+    in_place: str = ""
 
 
 def vm_journeys(rows: Iterable[PlacementChange], tie_breaks: int) -> list[VmJourney]:
@@ -277,5 +277,5 @@ def _journey(row: PlacementChange, tie_breaks: int) -> VmJourney:
         target=brief_place(row.target) if row.target is not None else "",
         trigger=row.trigger,
         machine_share=certainty.machine if certainty is not None else None,
-        in_place=effect is Effect.AGAIN,
+        in_place=f"{state_of(row)} in place".lstrip() if effect is Effect.AGAIN else "",
     )

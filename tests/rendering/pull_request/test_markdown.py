@@ -18,7 +18,7 @@ from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.text.short_plan import PlanTextOptions, render_short
-from tests.planning.harness import RACKS, all_types, cluster, good, pool
+from tests.planning.harness import RACKS, all_types, cluster, good, pool, state_of
 from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (
@@ -431,3 +431,14 @@ def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
         "| c00..08/p | 9 x 1 | 1 on 3 racks |",
         "| other/p | 3 | 1 on r0..2 |",
     ]
+
+
+def test_a_vm_that_the_platform_places_anew_is_only_foretold_in_place() -> None:
+    text = RACKS + cluster("a", pools=pool("p", 1))
+    state = state_of(text)
+    made_anew = good(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
+    comment = render_markdown(made_anew.plan, all_types())
+    assert re.search(r"^\| `a-p-0` \| \*\*r\S+\*\*, predicted in place \|", comment, re.MULTILINE)
+    rebuilt = good(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
+    comment = render_markdown(rebuilt.plan, all_types())
+    assert re.search(r"^\| `a-p-0` \| \*\*r\S+\*\*, in place \|", comment, re.MULTILINE)
