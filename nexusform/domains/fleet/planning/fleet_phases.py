@@ -12,7 +12,12 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
-from nexusform.domains.fleet.planning.left_out import forgotten_and_lost, found_lost_rows, left_out_rows
+from nexusform.domains.fleet.planning.left_out import (
+    forgotten_and_lost,
+    found_lost_rows,
+    left_out_rows,
+    run_on_forgotten_members,
+)
 from nexusform.domains.fleet.planning.outcome import FleetOutcome, destroyed
 from nexusform.domains.fleet.planning.phase import plan_placements
 from nexusform.domains.pods.planning.blocks import (
@@ -71,7 +76,9 @@ def _contribution(
     blocks: Blocks, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> Contribution:
     pods, outcome = fleet.pods, fleet.outcome
-    rows = (*outcome.rows, *_pod_rows(pods, want_rejected=blocks.request.want_rejected))
+    decided = (*outcome.rows, *_pod_rows(pods, want_rejected=blocks.request.want_rejected))
+    vms = tuple(vms)
+    rows = tuple(run_on_forgotten_members(decided, blocks, vms, pods.clusters))
     told = {_named(row) for row in rows}
     members = _known_members(blocks, outcome)
     left_out = (row for row in left_out_rows(blocks, vms, pods.clusters, members) if _named(row) not in told)

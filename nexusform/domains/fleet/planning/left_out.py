@@ -10,20 +10,23 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.domains.fleet.planning.contents import read_bindings
 from nexusform.domains.fleet.planning.rows import KIND as BINDING
+from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.blocks import prior_members
 from nexusform.domains.pods.planning.brought import pod_number
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.rows import PodNote, read_note
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.planning.instances.blocks import Blocks
+from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import build_sites, inventory_of
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.plans.plan import Action, PlacementAction, PlacementChange
+from nexusform.plans.plan import FORGOTTEN, Action, PlacementAction, PlacementChange
 from nexusform.ports import Kind, Registries
 from nexusform.state.objects import InstanceState
 
@@ -98,6 +101,46 @@ def forgotten_and_lost(
     for row in _rows_of(forgotten, blocks.request.registries, ground):
         if row.action is PlacementAction.LOSE:
             yield row
+
+
+def run_on_forgotten_members(
+    rows: Iterable[PlacementChange],
+    blocks: Blocks,
+    vms: Iterable[VmObject],
+    clusters: Mapping[str, NodeCluster],
+) -> Iterator[PlacementChange]:
+    """The rows of a plan. What it takes off members that are only forgotten runs on there: these stay on the
+    hub, and nobody manages them any more. Pods whose node goes do not.
+    """
+    forgotten = dict(_forgotten_members(blocks.instances.values()))
+    if not forgotten:
+        yield from rows
+        return
+    ground = _ground(blocks, vms, clusters, None, _FORGOTTEN)
+    for row in rows:
+        if row.action is PlacementAction.REMOVE and _runs_on(row, forgotten, ground):
+            yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN)
+        else:
+            yield row
+
+
+def _forgotten_members(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
+    """Members that are only forgotten, and the clusters that they stand for: names with the cluster's id."""
+    for instance in instances:
+        if instance.type.kind is Kind.MEMBER and instance.action is Action.FORGET and instance.before:
+            name = str(instance.before.get("name"))
+            cluster_id = str(instance.before.get("kubernetes_cluster_id") or name)
+            yield name, cluster_id
+            yield cluster_id.rpartition("/")[2], cluster_id
+
+
+def _runs_on(row: PlacementChange, forgotten: Mapping[str, str], ground: _Ground) -> bool:
+    """Whether a binding or pod that goes is on a forgotten member, and what it stands on stays."""
+    if isinstance(row.source, PodPlace):
+        cluster_id = forgotten.get(row.source.cluster, "")
+        left = row.trigger == _MEMBER_LEFT and bool(cluster_id)
+        return left and not ground.has_lost(cluster_id, row.source.node or "")
+    return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten
 
 
 def _ground(

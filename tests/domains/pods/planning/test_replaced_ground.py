@@ -13,9 +13,9 @@ from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import PlacementTotal
 from nexusform.state.objects import InstanceState, State
 from tests.domains.fleet.planning.fleet_harness import pick_n, placement
-from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, hub, web, where
+from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, POOLS, hub, web, where
 from tests.domains.pods.planning.test_pods import deployment
-from tests.planning.harness import RACKS, applied, at, good, is_empty, plan, state_of
+from tests.planning.harness import RACKS, applied, at, cluster, good, is_empty, plan, state_of
 
 BASE = RACKS + CLUSTERS + MEMBERS + hub(web(2))
 ALL = BASE + placement()
@@ -147,3 +147,22 @@ def test_what_is_forgotten_does_not_run_on_where_its_ground_goes(state: State) -
     remade = good(plan(forgotten, state, replaces=("nexus_kubernetes_cluster.a",)))
     assert told(remade)["pod", "lose_machine", "node_removed"] == 2
     assert told(remade)["binding", "forget", "placement_removed"] == 2
+
+
+def test_on_a_member_that_is_only_forgotten_all_runs_on(state: State) -> None:
+    """It stays a member on the hub; where its cluster goes, too, nothing does."""
+    member_a = MEMBERS.split("\nresource")[0] + "\n"
+    forgotten = ALL.replace(member_a, "") + FORGET.format(A)
+    assert forgotten != ALL + FORGET.format(A)
+    result = good(plan(forgotten, state))
+    assert told(result) == {
+        ("binding", "forget", "cluster_left"): 1,
+        ("pod", "forget", "binding_removed"): 2,
+    }
+    assert (total(result, "pod").forgotten, total(result, "pod").leaves) == (2, 0)
+    assert broken_limits(guarded(result.plan, limits_of("removed:0"))) == ("removed:0",)
+    assert is_empty(good(plan(forgotten, applied(result, state))))
+    cluster_a = cluster("a", pools=POOLS["a"])
+    assert cluster_a in forgotten
+    gone = good(plan(forgotten.replace(cluster_a, ""), state))
+    assert told(gone)["pod", "forget", "binding_removed"] == 0
