@@ -5,9 +5,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
+
+from tests.crowded_server import Server
 
 
 @dataclass
@@ -100,7 +102,7 @@ def state_server(kind: type[Handler] = Handler) -> Iterator[tuple[str, Store]]:
     """The address of a server in a thread, and what it knows."""
     store = Store()
     handler = type("StoreHandler", (kind,), {"store": store})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -10,13 +10,14 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Holds, Shape
 from nexusform.domains.hub.api.hub_kinds import READ, WORK
+from tests.crowded_server import Server
 
 Body = dict[str, Any]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
@@ -68,7 +69,7 @@ class HubServer:
         self.powerless = {"bob-token"}
         self.tokens = {"admin-token", "bob-token"}
         self.controller: Callable[[HubServer], None] = lambda _server: None
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http = Server(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 

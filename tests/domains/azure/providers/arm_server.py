@@ -18,10 +18,12 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from tests.crowded_server import Server
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ROOT = f"/subscriptions/{SUBSCRIPTION}"
@@ -321,7 +323,7 @@ class ArmServer:
         certificate, key = certify(folder)
         self.certificate = certificate
         handler = type("Handler", (_Handler,), {"arm": self})
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http = Server(("127.0.0.1", 0), handler)
         self.http.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
