@@ -7,6 +7,7 @@ is the same for all VMs there. That is some 20 bytes a VM, where a row for each 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -39,8 +40,8 @@ _Ties: TypeAlias = "int | list[int]"
 
 
 class _Row(Struct, frozen=True, array_like=True):
-    """The VMs of a pool on one rack. `machines` are what follows on `prefix`, a comma between them; what is
-    told, and stated of the number of VMs, holds for the whole rack.
+    """The VMs of a pool on one rack. `machines` are what follows on `prefix`, a comma between them, or a list
+    where a name has a comma; what is told, and stated of the number of VMs, holds for the whole rack.
     """
 
     rack: str
@@ -49,12 +50,25 @@ class _Row(Struct, frozen=True, array_like=True):
     count_tied: int
     numbers: list[int | str]
     prefix: str
-    machines: str
+    machines: str | list[str]
     rack_share: _Shares
     machine_share: _Shares
     rack_tied: _Ties
     machine_tied: _Ties
     measured: tuple[_Shares, _Shares, _Shares] | None = None
+
+
+class _OneVm(Struct, frozen=True, array_like=True):
+    """A VM as states of earlier versions note it, a row for each."""
+
+    number: int | str
+    object: str
+    rack: str
+    machine: str
+    stated: tuple[float, float, float]
+    tied: tuple[int, int, int]
+    told: tuple[bool, bool]
+    measured: tuple[float, float, float] | None = None
 
 
 _T = TypeVar("_T")
@@ -65,12 +79,22 @@ def open_claims(private: Mapping[str, Any] | None) -> OpenClaims:
     noted = (private or {}).get(OPEN_CLAIMS)
     found: dict[str, tuple[Landing, ...]] = {}
     for pool, text in noted.items() if isinstance(noted, Mapping) else ():
-        try:
-            rows = msgspec.json.decode(str(text), type=list[_Row])
-            found[str(pool)] = tuple(landing for row in rows for landing in _landings_of(row))
-        except (msgspec.DecodeError, ValueError):
-            continue
+        for read in (_by_rack, _one_by_one):
+            with suppress(msgspec.DecodeError, ValueError):
+                found[str(pool)] = tuple(read(str(text)))
+                break
     return found
+
+
+def _by_rack(text: str) -> Iterator[Landing]:
+    for row in msgspec.json.decode(text, type=list[_Row]):
+        yield from _landings_of(row)
+
+
+def _one_by_one(text: str) -> Iterator[Landing]:
+    for row in msgspec.json.decode(text, type=list[_OneVm]):
+        shares = Certainty(*row.stated, row.tied, row.measured)
+        yield Landing(row.number, row.rack, row.machine, shares, *row.told, row.object)
 
 
 def with_open_claims(private: Mapping[str, Any] | None, opened: OpenClaims) -> Mapping[str, Any] | None:
@@ -90,6 +114,7 @@ def _rows_of(landings: Iterable[Landing]) -> Iterator[_Row]:
     for (rack, told, count_share, count_tied, _), here in by_row.items():
         machines = [each.machine for each in here]
         prefix = _shared_start(machines)
+        ends = [machine[len(prefix) :] for machine in machines]
         shares_here = [each.shares for each in here]
         measured = [each.measured for each in shares_here if each.measured is not None]
         yield _Row(
@@ -99,7 +124,7 @@ def _rows_of(landings: Iterable[Landing]) -> Iterator[_Row]:
             count_tied,
             [each.number for each in here],
             prefix,
-            ",".join(machine[len(prefix) :] for machine in machines),
+            ends if any("," in end for end in ends) else ",".join(ends),
             _folded([each.rack for each in shares_here]),
             _folded([each.machine for each in shares_here]),
             _folded([each.tied[0] for each in shares_here]),
@@ -137,7 +162,8 @@ def _column(told: list[_T] | _T, length: int) -> list[_T]:
 
 def _landings_of(row: _Row) -> Iterator[Landing]:
     length = len(row.numbers)
-    machines: list[str] = _column(row.machines.split(","), length)
+    ends = row.machines.split(",") if isinstance(row.machines, str) else row.machines
+    machines: list[str] = _column(ends, length)
     stated = zip(_column(row.rack_share, length), _column(row.machine_share, length), strict=True)
     tied = zip(_column(row.rack_tied, length), _column(row.machine_tied, length), strict=True)
     parts = [_column(part, length) for part in row.measured or ()]
