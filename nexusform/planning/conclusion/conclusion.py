@@ -124,8 +124,9 @@ def conclude(
     rows = (*placement_changes(vms, certainty, everything=request.want_rejected), *other_rows)
     shown = dict(_gathered(each.shown.items() for each in world.contributions))
     left = accounts(changes, rows, types, world.sites if request.mode is Mode.NORMAL else None, shown)
+    upgrades, delays = _upgrades(vms, world)
     every = _every(
-        [*judged.diagnostics, *_renames(blocks)],
+        [*judged.diagnostics, *delays, *_renames(blocks)],
         fits_by_luck(world.sites, vms, draws),
         imbalance(left.mistakes),
     )
@@ -148,7 +149,7 @@ def conclude(
         inventories=inventories_read(world.evaluation, request.now),
         basis=world.evaluation.setting.reads.basis(request.commit),
         scores=tuple(_scores(prior)),
-        upgrades=_upgrades(vms, world),
+        upgrades=upgrades,
         separation_rules=tuple(judged.rules.verdicts),
         rollouts=tuple(_gathered(each.rollouts for each in world.contributions)),
         passed_over=tuple(_gathered(each.passed_over for each in world.contributions)),
@@ -259,14 +260,17 @@ def refreshed_only(
     return PlanResult(_signed(plan, request, every))
 
 
-def _upgrades(vms: Iterable[VmObject], world: PlannedWorld) -> tuple[Upgrade, ...]:
-    """The pools that are made anew."""
+def _upgrades(
+    vms: Iterable[VmObject], world: PlannedWorld
+) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
+    """The pools that are made anew, and what holds that up."""
     vms = list(vms)
     if not any(each.moves.again for each in vms):
-        return ()
-    from nexusform.planning.conclusion.upgrades import upgrades_of
+        return (), ()
+    from nexusform.planning.conclusion.upgrades import held_up, upgrades_of
 
-    return tuple(upgrades_of(vms, [each.disruptions for each in world.contributions], world.sites))
+    upgrades = tuple(upgrades_of(vms, [each.disruptions for each in world.contributions], world.sites))
+    return upgrades, tuple(held_up(upgrades, vms))
 
 
 def _certainty(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from nexusform.demands import PoolDemand
+from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.conclusion.placements import platform_shrinks
 from nexusform.planning.vms.sites import SitePlan, vm_name
 from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject, changed_argument
@@ -16,8 +17,10 @@ from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
 from nexusform.scheduling.racks.certainty import Token, replay
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
+from nexusform.words import first_of, form
 
 _Pool: TypeAlias = tuple[VmObject, PoolDemand]
+_MOST_NAMED: Final = 4
 _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and what it is called there
 
 
@@ -51,6 +54,26 @@ def upgrades_of(
             for vms, pool in members
         ]
         yield _upgrade(members[0][0], trigger, pools, met)
+
+
+def held_up(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """A warning for each cluster of which nodes cannot be drained: a budget lets none of their pods go."""
+    instances = {vms.instance.address: vms.instance for vms in objects}
+    for upgrade in upgrades:
+        if not (upgrade.rolls and upgrade.budgets):
+            continue
+        names = first_of(upgrade.budgets, _MOST_NAMED)
+        budgets = f"{form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
+        lets = form(len(upgrade.budgets), "lets", "let")
+        detail = (
+            f"{budgets} {lets} no pod be evicted as things stand: nodes of {upgrade.cluster} that hold such "
+            "pods are not drained in time. Before the upgrade, let one pod go (minAvailable, "
+            "maxUnavailable), or run one replica more than the budget asks for. `nexusform simulate "
+            f"kubernetes-upgrade {upgrade.address}` shows every batch."
+        )
+        brief = f"{upgrade.cluster}: {names} {lets} no pod be evicted, so drains time out"
+        problem = Problem((), "upgrade-is-held-up", detail, Severity.WARNING, brief=brief)
+        yield instances[upgrade.address].problem(problem)
 
 
 def _trigger_of(vms: VmObject, pool: PoolDemand) -> str:

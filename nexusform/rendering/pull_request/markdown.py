@@ -49,7 +49,14 @@ from nexusform.rendering.pull_request.markdown_places import (
 )
 from nexusform.rendering.pull_request.markdown_verdict import alert, last_line, title_line
 from nexusform.rendering.report.code_origin import NOWHERE, CodeOrigin
-from nexusform.rendering.report.entries import Entries, Entry, Finding, plan_entries, plan_findings
+from nexusform.rendering.report.entries import (
+    Entries,
+    Entry,
+    Finding,
+    plan_entries,
+    plan_findings,
+    whole_thoughts,
+)
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
@@ -232,6 +239,7 @@ def _drift(report: Report) -> str:
 
 _PLACES: Final = 3
 _SUBJECTS: Final = 4
+_LONGEST_SAID: Final = 280  # the rest stands in the box below
 _ERRORS: Final = 10
 # `  1. count = 9 fits`: an item of what an error offers.
 _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
@@ -287,7 +295,9 @@ def _finding_line(entry: Entry, origin: CodeOrigin) -> str:
 
 def _said(entry: Entry) -> str:
     whose = f"{plain(listed(entry.subjects, _SUBJECTS))}: " if entry.subjects else ""
-    return f"{whose}{prose(entry.text)}"
+    thoughts = whole_thoughts(entry.text)
+    text = next((text for text in thoughts if len(text) <= _LONGEST_SAID), thoughts[-1])
+    return f"{whose}{prose(text.rstrip())}"
 
 
 def standing_line(entries: Sequence[Entry]) -> list[str]:

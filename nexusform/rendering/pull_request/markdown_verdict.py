@@ -24,7 +24,7 @@ from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.stakes import lost_clauses
-from nexusform.rendering.report.upgrade_words import upgrade_clause, upgrade_text
+from nexusform.rendering.report.upgrade_words import is_stuck, upgrade_clause, upgrade_heading, upgrade_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted, form, listed, natural
 
@@ -121,7 +121,9 @@ def _upgraded(plan: Plan) -> list[str]:
 
 
 def _clause(upgrade: Upgrade) -> str:
-    # The versions follow.
+    # The versions follow, and what stops it.
+    if is_stuck(upgrade):
+        return f"{upgrade_heading(upgrade)}:"
     return f"{upgrade.cluster} is upgraded:" if upgrade.rolls else f"{upgrade_clause(upgrade)}:"
 
 

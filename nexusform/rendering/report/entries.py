@@ -89,10 +89,12 @@ def _said(warning: Diagnostic) -> tuple[str, str]:
     if warning.brief:
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)
-    first = warning.detail.split("\n\n")[0].replace("\n", " ").strip()
+    first = _LIST_BEGINS.split(warning.detail)[0].replace("\n", " ").strip()
     return warning.address, first.removeprefix(f"{warning.address} ") or warning.summary
 
 
+# What a list or a further paragraph adds stands in the box.
+_LIST_BEGINS: Final = re.compile(r"\n\n|\n\s*- ")
 _SENTENCE_ENDS: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
 _CLAUSE_ENDS: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
 _FEWEST_WORDS: Final = 4  # of a clause that says something; `On cluster a:` does not

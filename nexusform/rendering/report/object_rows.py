@@ -327,9 +327,12 @@ def _clauses(
     for (symbol, block_words), names in blocks.items():
         sign = symbol if symbol in (CREATED, DELETED) else ""
         subject = f"{sign}{path}{names_text(names)}"
-        if len(names) > 1 and machines == set(names):
-            # A rack that is drained: nobody reads sixteen names to learn that they are all.
-            subject = f"all {len(names)} machines{' no longer' if symbol == DELETED else ''}"
+        if machines.issuperset(names):
+            # No machine comes or goes with what is said of it, and nobody reads sixteen names to learn that
+            # they are all.
+            drained = len(names) > 1 and len(machines) == len(names)
+            which = f"all {len(names)} machines" if drained else names_text(names)
+            subject = f"{which}{' no longer' if symbol == DELETED else ''}"
         clauses += [f"{subject}{words}" for words in block_words]
     return clauses
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -48,10 +48,13 @@ def upgrade_clause(upgrade: Upgrade) -> str:
 def upgrade_clauses(upgrades: Sequence[Upgrade]) -> list[str]:
     """`cluster-a is upgraded to 1.30.1`; of several clusters that go to one version, `5 clusters are`."""
     to_version: dict[str, list[Upgrade]] = {}
+    stuck = stuck_clauses(upgrades)
     for upgrade in upgrades:
+        if is_stuck(upgrade):
+            continue
         to_version.setdefault(upgrade.after if upgrade.rolls else "", []).append(upgrade)
     anew = to_version.pop("", [])
-    clauses = []
+    clauses = stuck
     for version, of_version in to_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in of_version))
         clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in of_version})
@@ -62,6 +65,19 @@ def upgrade_clauses(upgrades: Sequence[Upgrade]) -> list[str]:
     nodes = sum(upgrade.vms for upgrade in anew)
     clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in anew})
     return [*clauses, f"{counted(nodes, 'node')} of {counted(clusters, 'cluster')} are made anew"]
+
+
+def is_stuck(upgrade: Upgrade) -> bool:
+    """Whether it comes to a halt on the way, as far as anybody can know."""
+    return upgrade.rolls and (bool(upgrade.budgets) or any(pool.stops_at for pool in upgrade.pools))
+
+
+def stuck_clauses(upgrades: Iterable[Upgrade]) -> list[str]:
+    """`the upgrade of amf to 1.30.5 is held up`, for those that do not go through."""
+    stuck = [upgrade for upgrade in upgrades if is_stuck(upgrade)]
+    if len(stuck) > _MOST_IN_TITLE:
+        return [f"the upgrades of {len(stuck):,} clusters do not go through"]
+    return [f"the upgrade of {each.cluster} to {each.after} {_verdict(each)}" for each in stuck]
 
 
 def upgrade_heading(upgrade: Upgrade) -> str:

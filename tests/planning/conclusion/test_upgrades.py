@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.plans.plan import Upgrade
-from nexusform.rendering.report.upgrade_words import upgrade_text
+from nexusform.rendering.report.upgrade_words import upgrade_clauses, upgrade_text
 from tests.planning.harness import RACKS, cluster, errors, good, plan, pool, state_of
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
@@ -166,3 +167,22 @@ def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
     ways = refused.extra["fit"]["ways_out"]
     assert any(way["kind"] == "zones" for way in ways)
     assert "Other zones make the pool anew: 4 nodes away at once, not in batches." in refused.detail
+
+
+def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
+    result = good(plan(text(NEW, SHOP), state_of(text(OLD, SHOP))))
+    (warning,) = [each for each in result.diagnostics if each.id == "upgrade-is-held-up"]
+    assert "a: default/shop lets no pod be evicted" in warning.brief
+    assert "simulate kubernetes-upgrade nexus_kubernetes_cluster.a" in warning.detail
+    assert warning.subject is not None
+    plain = good(plan(text(NEW), state_of(text(OLD))))
+    assert not [each for each in plain.diagnostics if each.id == "upgrade-is-held-up"]
+
+
+def test_a_headline_does_not_promise_an_upgrade_that_comes_to_a_halt() -> None:
+    upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
+    assert upgrade_clauses([upgrade]) == ["the upgrade of a to 1.30.1 is held up"]
+    stops = replace(upgrade, budgets=(), pools=(replace(upgrade.pools[1], stops_at=2),))
+    assert upgrade_clauses([stops]) == ["the upgrade of a to 1.30.1 stops at batch 2 of p"]
+    assert upgrade_clauses([replace(upgrade, budgets=())]) == ["a is upgraded to 1.30.1"]
+    assert upgrade_clauses([upgrade] * 3) == ["the upgrades of 3 clusters do not go through"]

@@ -114,7 +114,9 @@ def test_a_drained_rack_is_not_sixteen_names() -> None:
         after = before | {"machine_override": overrides}
         rack = change(address("nexus_rack", "r"), Action.UPDATE, before, after)
         (fold,) = object_folds(Plan(changes=(rack,)), schema_of)
-        assert any(words.endswith(said) for words in fold.words)
+        assert fold.words[-1].removeprefix("rack3: ") == said
+        (fold,) = object_folds(Plan(changes=(replace(rack, before=after, after=before),)), schema_of)
+        assert fold.words[-1].removeprefix("rack3: ") == said.replace(" (", " no longer (")
 
 
 def test_a_replacement_says_what_forces_it(plans: SimpleNamespace) -> None:
