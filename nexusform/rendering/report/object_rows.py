@@ -327,7 +327,7 @@ def _clauses(
     for (symbol, block_words), names in blocks.items():
         sign = symbol if symbol in (CREATED, DELETED) else ""
         subject = f"{sign}{path}{names_text(names)}"
-        if machines.issuperset(names):
+        if machines >= set(names):
             # No machine comes or goes with what is said of it, and nobody reads sixteen names to learn that
             # they are all.
             drained = len(names) > 1 and len(machines) == len(names)
