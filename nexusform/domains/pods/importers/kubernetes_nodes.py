@@ -58,6 +58,16 @@ _KEPT_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "LimitRange": ("spec",),
     "PriorityClass": ("value", "globalDefault", "preemptionPolicy"),
 }
+# What of the identity and the status of some is kept beside that.
+_OF_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
+    "PersistentVolumeClaim": ("uid", "deletionTimestamp"),
+    "StorageClass": ("annotations",),
+}
+_OF_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
+    "PersistentVolumeClaim": ("phase",),
+    "PodDisruptionBudget": ("disruptionsAllowed", "expectedPods"),
+}
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 # Every cluster has some of these: files without any were printed by a shorter command.
 NAMESPACE: Final = "Namespace"
 _ALWAYS_THERE: Final = (NAMESPACE, "PriorityClass")
@@ -229,11 +239,15 @@ def _image_sizes(images: Any) -> dict[str, int]:
 
 def _object_as_needed(body: _Object) -> _Object:
     """An object with what decides about pods."""
-    metadata = _kept(_mapping(body.get("metadata")), ("name", "namespace", "labels"))
-    if body["kind"] == "StorageClass":
-        metadata |= _kept(_mapping(body.get("metadata")), ("annotations",))
-    identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": body["kind"]}
-    return {**identity, "metadata": metadata, **_kept(body, _KEPT_OF[body["kind"]])}
+    kind, whole = body["kind"], _mapping(body.get("metadata"))
+    metadata = _kept(whole, ("name", "namespace", "labels", *_OF_METADATA.get(kind, ())))
+    if kind == "PersistentVolumeClaim":
+        annotations = _kept(_mapping(whole.get("annotations")), (_BIND_COMPLETED,))
+        metadata |= {"annotations": annotations} if annotations else {}
+    status = _kept(_mapping(body.get("status")), _OF_STATUS.get(kind, ()))
+    identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
+    kept = {**identity, "metadata": metadata, **_kept(body, _KEPT_OF[kind])}
+    return {**kept, "status": status} if status else kept
 
 
 def _containers_as_needed(containers: Any) -> list[_Object]:

@@ -8,6 +8,7 @@ not known (a claim or a class that no manifest defines, a volume that is made be
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -18,7 +19,7 @@ from nexusform.documents.yaml_text import problem_at
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.domains.pods.importers.kubernetes_pod_spec import read_node_term, read_selector
 from nexusform.domains.pods.scheduling.claims import fits
-from nexusform.domains.pods.scheduling.rules.volumes import ZONE_LABELS
+from nexusform.domains.pods.scheduling.rules.volumes import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.workloads import Claim, Disk, NodeTerm, Volume, VolumeNeed
 from nexusform.scheduling.matching import IN, Requirement
 from nexusform.scheduling.quantity import Malformed, parse_quantity
@@ -26,6 +27,8 @@ from nexusform.scheduling.quantity import Malformed, parse_quantity
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _ONE_POD: Final = "ReadWriteOncePod"
+_BOUND: Final = "pv.kubernetes.io/bind-completed"
+_LOST: Final = "Lost"
 _BLOCK: Final = "Block"
 _ANYWHERE: Final = None
 
@@ -83,27 +86,50 @@ def read_storage(manifests: Iterable[Manifest], *, is_whole: bool = True) -> Sto
                 if _quiet(manifest, "metadata").at("annotations").text(_DEFAULT_CLASS) == "true":
                     default = manifest.name
     named = frozenset(_quiet(claim, "spec").text("volumeName") for claim in claims.values())
-    waiting: dict[tuple[str, str], Manifest] = {}
-    free: dict[str, list[Volume]] = {}
-    for name, manifest in volumes.items():
-        spec = _quiet(manifest, "spec")
-        if "claimRef" in spec:
-            claim = spec.at("claimRef")
-            waiting[claim.text("namespace"), claim.text("name")] = manifest
-        elif name not in named:
-            volume = _volume(manifest)
-            free.setdefault(volume.storage_class, []).append(volume)
     return Storage(
         volumes=volumes,
-        waiting=waiting,
+        waiting=_waiting(volumes, claims, is_whole=is_whole),
         named=named,
-        free=free,
+        free=_free(volumes, named),
         classes=classes,
         claims=claims,
         templates=templates,
         default=default,
         is_whole=is_whole,
     )
+
+
+def _waiting(
+    volumes: Mapping[str, Manifest], claims: Mapping[tuple[str, str], Manifest], *, is_whole: bool
+) -> dict[tuple[str, str], Manifest]:
+    """The volumes that wait for a claim, or have one, by its namespace and name."""
+    waiting: dict[tuple[str, str], Manifest] = {}
+    for manifest in volumes.values():
+        claim = _quiet(manifest, "spec").at("claimRef")
+        whose = (claim.text("namespace"), claim.text("name"))
+        if claim.data and _is_of(claim, claims.get(whose), is_whole=is_whole):
+            waiting[whose] = manifest
+    return waiting
+
+
+def _free(volumes: Mapping[str, Manifest], named: AbstractSet[str]) -> dict[str, list[Volume]]:
+    """The volumes that are for anybody, by class."""
+    free: dict[str, list[Volume]] = {}
+    for name, manifest in volumes.items():
+        if name not in named and not _quiet(manifest, "spec").at("claimRef").data:
+            volume = _volume(manifest)
+            free.setdefault(volume.storage_class, []).append(volume)
+    return free
+
+
+def _is_of(reference: Fields, claim: Manifest | None, *, is_whole: bool) -> bool:
+    """Whether a volume waits for, or has, the claim of this name: it may be that of one that is gone."""
+    uid = reference.text("uid")
+    if not uid:
+        return True
+    if claim is None:
+        return not is_whole
+    return _quiet(claim, "metadata").text("uid", uid) == uid
 
 
 def _claims_of(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
@@ -182,6 +208,10 @@ def _of_claim(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
         _unknown(where, what, f"claim {name} is not on the cluster", outcome)
         return PodVolumes(unmet=(f'persistentvolumeclaim "{name}" not found',) if storage.is_whole else ())
     exclusive = (f"{namespace}/{name}",) if _ONE_POD in claim.texts("accessModes") else ()
+    wrong = _wrong_with(known, storage) if known is not None else ""
+    if wrong:
+        _unknown(where, f'names the claim "{name}": {wrong}', wrong, "its pods stay Pending")
+        return PodVolumes(exclusive=exclusive, unmet=(wrong,))
     if known is not None and _has_volume(known, storage):
         return PodVolumes(_once([_need_of_bound(known, where, storage)]), exclusive=exclusive)
     return PodVolumes((), _once([_unbound(f"{namespace}/{name}", claim, where, storage)]), exclusive)
@@ -223,29 +253,50 @@ def _once(parts: Iterable[_Part | None]) -> tuple[_Part, ...]:
 
 
 class Offer(Struct, frozen=True):
-    """What a cluster has for claims: volumes, and the claims that take one without any pod."""
+    """What a cluster has for claims: volumes, and the claims that take one without any pod. `wrong` are those
+    (`namespace/name`) with which no pod gets a node, and why.
+    """
 
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
+    wrong: tuple[tuple[str, str], ...] = ()
 
 
-def read_offer(manifests: Sequence[Manifest]) -> Offer:
+def read_offer(manifests: Sequence[Manifest], *, is_whole: bool = True) -> Offer:
     """What a cluster with these objects has for claims; what is wrong with them is told where pods claim."""
-    storage = read_storage(manifests)
-    volumes = [_volume(manifest) for name, manifest in storage.volumes.items() if name not in storage.named]
+    storage = read_storage(manifests, is_whole=is_whole)
+    named = {_quiet(claim, "spec").text("volumeName"): claim for claim in storage.claims.values()}
+    # What was the volume of a claim that is gone is for nobody.
+    usable = {each.name for each in storage.waiting.values()}.union(*map(_names, storage.free.values()))
+    volumes = [
+        _volume(manifest, named.get(name))
+        for name, manifest in storage.volumes.items()
+        if name in usable or name in named
+    ]
     claims: list[Claim | None] = []
+    wrong: list[tuple[str, str]] = []
     for (namespace, name), manifest in storage.claims.items():
-        if not _has_volume(manifest, storage):
+        trouble = _wrong_with(manifest, storage)
+        if trouble:
+            wrong.append((f"{namespace}/{name}", trouble))
+        elif not _has_volume(manifest, storage):
             claim = _quiet(manifest, "spec")
             claims.append(_unbound(f"{namespace}/{name}", claim, (claim, ""), storage))
     at_once = tuple(claim for claim in _once(claims) if not claim.waits)
-    return Offer(tuple(volumes), at_once)
+    return Offer(tuple(volumes), at_once, tuple(wrong))
 
 
-def _volume(manifest: Manifest) -> Volume:
-    """A PersistentVolume."""
+def _names(volumes: Iterable[Volume]) -> Iterator[str]:
+    return (volume.name for volume in volumes)
+
+
+def _volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
+    """A PersistentVolume; the claim that names it (`named_by`) has it, unless it says another one."""
     spec = _quiet(manifest, "spec")
     claim = spec.at("claimRef")
+    whose = f"{claim.text('namespace')}/{claim.text('name')}" if claim.data else ""
+    if named_by is not None and not whose:
+        whose = f"{named_by.namespace}/{named_by.name}"
     return Volume(
         name=manifest.name,
         size=_bytes(spec.at("capacity").data),
@@ -255,7 +306,7 @@ def _volume(manifest: Manifest) -> Volume:
         labels=tuple(sorted(manifest.labels.items())),
         terms=_reaching(manifest),
         zones=_zones(manifest),
-        claim=f"{claim.text('namespace')}/{claim.text('name')}" if "claimRef" in spec else "",
+        claim=whose,
     )
 
 
@@ -279,6 +330,36 @@ def _has_volume(claim: Manifest, storage: Storage) -> bool:
     """Whether a claim says or is told which volume is its own."""
     named = _quiet(claim, "spec").text("volumeName")
     return bool(named) or (claim.namespace, claim.name) in storage.waiting
+
+
+def _wrong_with(claim: Manifest, storage: Storage) -> str:
+    """Why no node is looked for by pods with this claim, in the scheduler's words; "" where one is.
+
+    Who names a volume that is not there, or that is another claim's, waits for it; who had one that is gone
+    has lost it, which the controller of volumes says once it has looked. Of a claim that nobody has seen on
+    its cluster it is not known which volumes are there.
+    """
+    metadata, name = _quiet(claim, "metadata"), claim.name
+    bound, phase = _quiet(claim, "spec").text("volumeName"), _quiet(claim, "status").text("phase")
+    is_told = storage.is_whole and bool(phase)
+    if phase == _LOST:
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{bound}"'
+    if "deletionTimestamp" in metadata:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    if not bound:
+        return ""
+    volume = storage.volumes.get(bound)
+    if metadata.at("annotations").text(_BOUND):
+        return f'persistentvolume "{bound}" not found' if volume is None and is_told else ""
+    if volume is None:
+        return UNBOUND if is_told else ""
+    reference = _quiet(volume, "spec").at("claimRef")
+    whose = (reference.text("namespace"), reference.text("name"))
+    another = whose != (claim.namespace, name) or not _is_of(reference, claim, is_whole=storage.is_whole)
+    if reference.data:
+        return UNBOUND if another else ""
+    asked = _bytes(_quiet(claim, "spec").at("resources").at("requests").data)
+    return UNBOUND if _bytes(_quiet(volume, "spec").at("capacity").data) < asked else ""
 
 
 def _need_of_bound(claim: Manifest, where: _Where, storage: Storage) -> VolumeNeed | None:

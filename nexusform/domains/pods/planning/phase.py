@@ -27,7 +27,7 @@ from nexusform.domains.pods.planning.brought import (
     prior_workloads,
     specs_of,
 )
-from nexusform.domains.pods.planning.disruptions import disruptions_of
+from nexusform.domains.pods.planning.disruptions import as_stated, disruptions_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.domains.pods.planning.observed import ObservedCluster, stand_where_seen
 from nexusform.domains.pods.planning.recorded import edition_note, identity
@@ -451,16 +451,17 @@ class PodPhase:
             for manifest in manifests
             if (manifest.group, manifest.kind) == ("", "Namespace")
         }
-        offer = read_offer(manifests)
+        offer = read_offer(manifests, is_whole=self._is_whole(cluster.id))
         observed = self._observed.get(cluster.id)
         return Cluster(
             name=cluster.name,
             nodes=cluster.nodes,
             namespaces=namespaces,
             quotas=read_quotas(manifests),
-            budgets=read_budgets(manifests),
+            budgets=as_stated(read_budgets(manifests), observed),
             volumes=offer.volumes,
             claims=offer.claims,
+            wrong=offer.wrong,
             promised=observed.promised if observed is not None else (),
             version=cluster.version,
         )

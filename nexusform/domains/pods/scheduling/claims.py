@@ -45,6 +45,7 @@ class Claims:
             (volume for volume in cluster.volumes if not volume.claim),
             key=lambda volume: (volume.size, volume.name),
         )
+        self._wrong = dict(cluster.wrong)
         self._bound: dict[str, str] = {}
         self._held: set[str] = set()
         # By what a claim asks for: the free volumes that it could take, the smallest first; and of these, by
@@ -145,6 +146,8 @@ class Claims:
 
     def _need(self, claim: Claim, name: str) -> VolumeNeed | None:
         """What a claim asks that has its volume, or should have it by now."""
+        if name in self._wrong:
+            return VolumeNeed((), bound=True, wrong=self._wrong[name])
         if name in self._bound:
             volume = self._volumes.get(self._bound[name])
             if volume is None:

@@ -86,7 +86,8 @@ def allowances(budgets: Sequence[Budget], expected: Sequence[int], board: Board)
             continue
         covered = board.selected(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered if not group.spec.terminating)
-        allowed.append(Allowance(budget, max(0, allowed_disruptions(budget, pods, healthy))))
+        evictions = allowed_disruptions(budget, pods, healthy) - budget.withheld
+        allowed.append(Allowance(budget, max(0, evictions)))
     return tuple(allowed)
 
 
@@ -243,4 +244,4 @@ def allowed_now(budget: Budget, standing: Iterable[StandingPod]) -> int | None:
     if not covered:
         return None
     healthy = sum(bool(pod.node) for pod in covered)
-    return allowed_disruptions(budget, len(covered), healthy)
+    return allowed_disruptions(budget, len(covered), healthy) - budget.withheld

@@ -84,12 +84,13 @@ class NodeTerm(Struct, frozen=True):
 class VolumeNeed(Struct, frozen=True):
     """Nodes that reach a volume (any of the terms, None = all). `bound`: it stands, or (without terms) should
     do so before its pod is scheduled; else it is found or made there. `zones` are what its labels ask of
-    nodes that have any label of a zone or region.
+    nodes that have any label of a zone or region. `wrong`: why no node is looked for with its claim.
     """
 
     terms: tuple[NodeTerm, ...] | None
     bound: bool
     zones: tuple[Requirement, ...] = ()
+    wrong: str = ""
 
 
 class Disk(Struct, frozen=True):
@@ -355,18 +356,22 @@ class Quota(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """A PodDisruptionBudget: one of the two amounts stands, as written ("1", "50%")."""
+    """A PodDisruptionBudget: one of the two amounts stands, as written ("1", "50%"). `withheld`: by how many
+    fewer pods it lets go than would follow from them, as its controller has said (below 0: by how many more).
+    """
 
     namespace: str
     name: str
     selector: LabelSelector
     min_available: str = ""
     max_unavailable: str = ""
+    withheld: int = 0
 
 
 class Cluster(Struct, frozen=True):
     """The nodes that pods of one cluster can use, labels of its namespaces (their name is implied), its
-    quotas and its budgets; its volumes that claims may take, and the claims that wait for no pod.
+    quotas and its budgets; its volumes that claims may take, and the claims that wait for no pod. `wrong` are
+    claims (`namespace/name`) with which no pod gets a node, and why.
     """
 
     name: str
@@ -376,5 +381,6 @@ class Cluster(Struct, frozen=True):
     budgets: tuple[Budget, ...] = ()
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
+    wrong: Pairs = ()
     promised: tuple[StandingPod, ...] = ()
     version: tuple[int, ...] = ()

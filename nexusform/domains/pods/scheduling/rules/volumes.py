@@ -28,10 +28,18 @@ ZONE_LABELS: Final = {
 
 def lacking(pod: PodSpec) -> str | None:
     """A reason why no node is looked for: a claim that is not there, or has no volume when it should."""
-    if pod.unmet:
-        return pod.unmet[0]
-    unbound = any(volume.bound and volume.terms == () for volume in pod.volumes)
-    return UNBOUND if unbound else None
+    wrong = [*pod.unmet]
+    wrong += [volume.wrong or UNBOUND for volume in pod.volumes if volume.bound and volume.terms == ()]
+    return min(wrong, key=_turn, default=None)
+
+
+def _turn(reason: str) -> int:
+    """When the scheduler comes to look for this: claims that are not there, those that have lost theirs,
+    those without a volume, volumes that are not there.
+    """
+    if reason.startswith("persistentvolumeclaim "):
+        return 0 if reason.endswith(" not found") else 1
+    return 2 if reason == UNBOUND else 3
 
 
 def refuse(pod: PodSpec, node: Node) -> str | None:
