@@ -33,12 +33,11 @@ def build_changes(
     for instance in instances.values():
         if instance.prior is None and instance.planned is None:
             continue
-        if instance.action in _MAKING:
-            last += 1
-            instance.creation = last
+        is_made = instance.action in _MAKING
+        last += is_made
         block = instance.block or blocks.get(instance.address.config)
         problems += _protected(instance, block)
-        changes.append(_change(instance, block))
+        changes.append(_change(instance, block, last if is_made else 0))
     for address in sorted(prior.instances, key=address_order):
         if not _is_left_alone(instances.get(address)):
             deposed = sorted(prior.deposed(address).items())
@@ -69,8 +68,8 @@ def _deposed_change(address: Address, key: str, remains: ObjectState) -> Change:
     )
 
 
-def _change(instance: Instance, block: ResourceBlock | None) -> Change:
-    """What becomes of an instance, as the plan has it."""
+def _change(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
+    """What becomes of an instance, as the plan has it; `creation` is its number if it is made, else 0."""
     prior = instance.prior
     going = instance.going
     prior_creation = prior.creation if prior is not None else 0
@@ -89,13 +88,13 @@ def _change(instance: Instance, block: ResourceBlock | None) -> Change:
         before=before,
         after=None if going else instance.planned,
         provider=_provider(block, prior, going=going),
-        creation=instance.creation or (0 if going else prior_creation),
+        creation=creation or (0 if going else prior_creation),
         prior_creation=prior_creation,
         sensitive_before=prior.sensitive if prior is not None else (),
         sensitive_after=() if going else instance.hidden,
-        refined_after=() if going else instance.refined,
-        replace_paths=instance.replace_paths,
-        reason=instance.reason if instance.going or instance.action in _DESTROYING else "",
+        refined_after=() if going else instance.arguments.refined,
+        replace_paths=instance.decision.replace_paths,
+        reason=instance.decision.reason if instance.going or instance.action in _DESTROYING else "",
         previous_address=instance.previous,
         importing=instance.importing,
         dependencies=dependencies,

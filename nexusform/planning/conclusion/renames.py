@@ -42,7 +42,7 @@ def looks_renamed(instances: Collection[Instance]) -> Iterator[Diagnostic]:
 
 def _blocks(gone: list[Instance], new: list[Instance]) -> Iterator[Diagnostic]:
     """Blocks that are not written any more, and blocks of which nothing stood."""
-    old = _by_block(instance for instance in gone if instance.reason in _WITHOUT_BLOCK)
+    old = _by_block(instance for instance in gone if instance.decision.reason in _WITHOUT_BLOCK)
     fresh = _by_block(new)
     for before, after in _pairs(list(old.values()), list(fresh.values())):
         first, second = next(iter(before.values())), next(iter(after.values()))
@@ -54,7 +54,7 @@ def _keys(gone: list[Instance], new: list[Instance]) -> Iterator[Diagnostic]:
     """Instances of one block whose key is not asked for any more, and such as are new."""
     old: dict[object, list[_Group]] = {}
     for instance in gone:
-        if instance.reason in _WITHOUT_KEY:
+        if instance.decision.reason in _WITHOUT_KEY:
             old.setdefault(instance.address.config, []).append({"": instance})
     fresh: dict[object, list[_Group]] = {}
     for instance in new:

@@ -6,5 +6,5 @@ DOOR = {
     "blocks": "Blocks show",
     "condition_verdicts": "evaluate_condition failure ID_OF_CONDITION",
     "difference": "planned_attributes",
-    "instance": "Instance",
+    "instance": "Arguments Decision Instance",
 }

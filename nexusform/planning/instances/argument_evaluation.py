@@ -25,7 +25,7 @@ def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
     scope = evaluation.scope(instance.module, instance.repetition)
     remarks = Remarks()
     arguments = instance.prepared.fill(scope, remarks)
-    instance.refined = tuple(remarks.refined)
+    instance.arguments = replace(instance.arguments, refined=tuple(remarks.refined))
     diagnostics = [_about(instance, problem) for problem in remarks.problems]
     diagnostics += _null_elements(instance, arguments)
     files = evaluation.setting.files
@@ -37,15 +37,19 @@ def evaluate(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
         filled = resource_type.fill(arguments)
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _default_name(instance, arguments)
-    instance.sensitive = _with_shown(resource_type.schema, tuple(remarks.sensitive))
+    sensitive = _with_shown(resource_type.schema, tuple(remarks.sensitive))
+    instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secrets = _deciding_secrets(instance)
     diagnostics += secrets
     if resource_type.check is not None and not secrets:  # a check could tell what the secret is
         diagnostics += [instance.problem(problem, arguments) for problem in resource_type.check(arguments)]
     instance.broken |= has_errors(diagnostics)
-    if resource_type.secrets is not None and not instance.broken:
-        instance.secrets = resource_type.secrets(arguments)
-    instance.config = _without_ignored(instance, arguments)
+    hides = resource_type.secrets if not instance.broken else None
+    instance.arguments = replace(
+        instance.arguments,
+        config=_without_ignored(instance, arguments),
+        secrets=hides(arguments) if hides is not None else instance.arguments.secrets,
+    )
     return diagnostics
 
 
@@ -118,7 +122,7 @@ def _with_shown(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path,
 def _deciding_secrets(instance: Instance) -> list[Diagnostic]:
     """Sensitive values where names and places come from: every plan and table would show them."""
     diagnostics = []
-    for path in instance.sensitive:
+    for path in instance.arguments.sensitive:
         attribute = at_path(instance.type.schema, path)
         if not isinstance(attribute, Attribute) or isinstance(attribute.type, MapType):
             continue

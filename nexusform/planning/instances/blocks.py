@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
 from nexusform.configuration.configuration import ResourceBlock
@@ -16,7 +17,7 @@ from nexusform.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.condition_verdicts import check_conditions
 from nexusform.planning.instances.difference import decide, is_triggered
-from nexusform.planning.instances.instance import WITH_ITS_PLACE, Instance
+from nexusform.planning.instances.instance import WITH_ITS_PLACE, Arguments, Decision, Instance
 from nexusform.planning.names.evaluation import Evaluation, ResourceKey, address_key, unknown_repetition
 from nexusform.planning.names.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.names.scope import ModuleInstance
@@ -30,6 +31,7 @@ from nexusform.plans.occupancy import take_note
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.ports import UNFINISHED, Kind
 from nexusform.scheduling.world import Inventory
+from nexusform.state.objects import ObjectState
 
 
 class Expanded(Struct, frozen=True):
@@ -172,30 +174,49 @@ class Blocks:
             if not self.selection.has(address):
                 yield self.left_alone(address)
                 continue
-            instance = self.going(address, _reason_gone(block, address.key))
-            if address.module not in modules and instance.action is Action.DELETE:
-                instance.reason = "delete_because_no_module"
-            yield instance
+            is_without_module = address.module not in modules and self.prior.object(address) is not None
+            yield self.going(
+                address, "delete_because_no_module" if is_without_module else _reason_gone(block, address.key)
+            )
 
-    def left_alone(self, address: Address) -> Instance:
-        """An instance that this plan does not touch."""
-        resource_type = self.request.registries.resource_types[address.type]
-        instance = Instance(address, resource_type, self.prior.object(address))
-        instance.previous = self.prior.previous.get(address)
-        if instance.prior is not None:
-            instance.planned = dict(instance.prior.attributes)
-            instance.sensitive = instance.prior.sensitive
-            instance.dependencies = instance.prior.dependencies
-        return instance
+    def left_alone(self, address: Address, block: ResourceBlock | None = None) -> Instance:
+        """An instance that this plan does not touch; `block`: what is written of it, if that counts."""
+        prior = self.prior.object(address)
+        planned = dict(prior.attributes) if prior is not None else None
+        return self._standing(address, block, Decision(planned=planned))
 
-    def going(self, address: Address, reason: str) -> Instance:
+    def going(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
         """An instance that is in state and leaves it; of one that has only deposed objects, these go."""
-        instance = self.left_alone(address)
-        instance.planned = None
-        instance.deposed = self.prior.deposed(address)
-        instance.action = Action.DELETE if instance.prior is not None else Action.NO_OP
-        instance.reason = reason
-        return instance
+        prior = self.prior.object(address)
+        action = Action.NO_OP if prior is None else Action.DELETE
+        return self._standing(address, block, Decision(action, reason=reason), self.prior.deposed(address))
+
+    def forgotten(self, address: Address, reason: str) -> Instance:
+        """An instance that leaves the state, and whose object runs on."""
+        return self._standing(
+            address, None, Decision(Action.FORGET, reason=reason), self.prior.deposed(address)
+        )
+
+    def _standing(
+        self,
+        address: Address,
+        block: ResourceBlock | None,
+        decision: Decision,
+        deposed: Mapping[str, ObjectState] | None = None,
+    ) -> Instance:
+        """An instance that is in state, with what was decided of it."""
+        prior = self.prior.object(address)
+        return Instance(
+            address,
+            self.request.registries.resource_types[address.type],
+            prior,
+            block,
+            dependencies=prior.dependencies if prior is not None else (),
+            deposed=deposed or {},
+            previous=self.prior.previous.get(address),
+            arguments=Arguments(sensitive=prior.sensitive if prior is not None else ()),
+            decision=decision,
+        )
 
     # --- arguments and decisions ---
 
@@ -204,7 +225,8 @@ class Blocks:
         problems = argument_evaluation.evaluate(instance, evaluation)
         for path, value in self._adjusted.get(instance.address, ()):
             assert instance.config is not None
-            instance.config = _adjusted(instance.config, path, value)
+            config = _adjusted(instance.config, path, value)
+            instance.arguments = replace(instance.arguments, config=config)
         return problems
 
     def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
@@ -231,10 +253,19 @@ class Blocks:
         self._force(instance, evaluation)
         assert instance.config is not None
         identity = {"id": instance.type.identify(instance.config)}
-        decide(instance, identity, requested=self.selection.replaces(instance.address))
+        requested = self.selection.replaces(instance.address)
+        instance.decision = decide(instance, identity, requested=requested)
 
-    def conclude(self, instance: Instance, computed: Mapping[str, object], evaluation: Evaluation) -> None:
-        """Decide what becomes of an instance whose arguments are known."""
+    def conclude(
+        self,
+        instance: Instance,
+        computed: Mapping[str, object],
+        evaluation: Evaluation,
+        unsettled: frozenset[str] = frozenset(),
+    ) -> None:
+        """Decide what becomes of an instance whose arguments are known; `unsettled` are computed attributes
+        that lack something.
+        """
         self._force(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
@@ -244,7 +275,8 @@ class Blocks:
             if instance.type.derive is not None:
                 known |= instance.type.derive(values)
         requested = self.selection.replaces(instance.address)
-        decide(instance, {**known, **computed}, requested=requested)
+        decision = decide(instance, {**known, **computed}, requested=requested)
+        instance.decision = replace(decision, unsettled=unsettled) if unsettled else decision
         self.diagnostics += due_again(instance)
         if not instance.broken:
             problems, checks = check_conditions(instance, evaluation)
@@ -394,10 +426,12 @@ def orphans_of(blocks: Blocks) -> Orphans:
                 continue
             moved = address in blocks.prior.previous
             reason = "delete_because_no_move_target" if moved else "delete_because_no_resource_config"
-            instance = blocks.going(address, reason)
-            if instance.action is Action.DELETE and only_forgets(blocks.request.configuration, address):
-                instance.action = Action.FORGET
+            forgets = only_forgets(blocks.request.configuration, address)
+            if forgets and blocks.prior.object(address) is not None:
+                instance = blocks.forgotten(address, reason)
                 diagnostics.append(_forgets(address, instance.type.kind))
+            else:
+                instance = blocks.going(address, reason)
             instances.append(instance)
     instances.sort(key=_creation)
     with_vms = [instance for instance in instances if instance.type.vms is not None]

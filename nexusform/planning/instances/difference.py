@@ -21,7 +21,7 @@ from nexusform.language.syntax import (
     TraverseIndex,
 )
 from nexusform.plain_data import Path, part_at, to_plain, unknown_paths
-from nexusform.planning.instances.instance import Instance
+from nexusform.planning.instances.instance import Decision, Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.plans.plan import Action
 from nexusform.ports import UNFINISHED
@@ -230,17 +230,16 @@ def _with_element_taken_over(planned: list[Any], standing: list[Any], path: Path
 # --- what becomes of an instance ---------------------------------------------------------------
 
 
-def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) -> None:
-    """Work out the planned attributes and the action."""
+def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) -> Decision:
+    """The planned attributes and the action."""
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
-    instance.planned = planned_attributes(schema, instance.config, prior, computed)
+    planned = planned_attributes(schema, instance.config, prior, computed)
     if prior is None:
-        instance.action = Action.CREATE
-        return
+        return Decision(Action.CREATE, planned)
     assert instance.prior is not None
-    instance.replace_paths = replacing_paths(schema, prior, instance.config)
+    paths = replacing_paths(schema, prior, instance.config)
     reason = ""
     if instance.forced:
         reason = instance.forced
@@ -248,18 +247,17 @@ def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) 
         reason = "replace_because_tainted"
     elif requested:
         reason = "replace_by_request"
-    elif instance.replace_paths:
+    elif paths:
         reason = "replace_because_cannot_update"
     if reason:
-        instance.reason = reason
-        instance.action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
-        if computed or instance.replace_paths:
-            instance.planned = planned_attributes(schema, instance.config, None, computed)
-        return
+        if computed or paths:
+            planned = planned_attributes(schema, instance.config, None, computed)
+        action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
+        return Decision(action, planned, reason, paths)
     is_due = UNFINISHED in (instance.prior.private or {})  # nothing differs, and yet it is not done
-    is_kept = same(schema, instance.planned, prior) and not is_due
-    instance.action = Action.NO_OP if is_kept else Action.UPDATE
-    instance.replace_paths = tuple(sorted(pool_replacing_paths(schema, prior, instance.config)))
+    is_kept = same(schema, planned, prior) and not is_due
+    pool_paths = tuple(sorted(pool_replacing_paths(schema, prior, instance.config)))
+    return Decision(Action.NO_OP if is_kept else Action.UPDATE, planned, replace_paths=pool_paths)
 
 
 def same(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -25,42 +25,81 @@ UNDECIDED = "placement-depends-on-an-unknown-value"
 WITH_ITS_PLACE = "replace_with_its_place"
 
 
-class Instance(Struct):
-    """One instance of a managed resource.
+class Arguments(Struct, frozen=True):
+    """What is written of an instance, evaluated.
 
-    `prior` is the object as the provider found it (None: nothing stands). `config` are the
-    evaluated arguments with ignored changes taken back, None when the instance goes. `planned`
-    are all attributes after. `broken` instances had errors: what refers to them is unknown.
-    `forced` is a reason to replace from outside (action_reason), with its placement trigger. `private`
-    is what state is to note of it (None: what it notes now); that alone is no change. `unsettled` are
-    computed attributes that lack VMs which do not fit: what refers to them is unknown.
+    `config` are the arguments with ignored changes taken back, None when the instance goes. `sensitive` are
+    the paths that are marked so; `secrets` those that are sensitive by what they hold: what is wrong with
+    them is told. `refined` is what is known of values that are not.
     """
 
-    address: Address
-    type: ResourceType
-    prior: ObjectState | None
-    block: ResourceBlock | None = None
-    module: ModuleInstance | None = None
-    repetition: Repetition | None = None
-    prepared: PreparedBody | None = None
     config: dict[str, Any] | None = None
     sensitive: tuple[Path, ...] = ()
-    secrets: tuple[Path, ...] = ()  # sensitive by what they hold; what is wrong with them is told
+    secrets: tuple[Path, ...] = ()
     refined: Refined = ()
-    planned: dict[str, Any] | None = None
+
+
+class Decision(Struct, frozen=True):
+    """What becomes of an instance.
+
+    `planned` are all attributes after, None when it goes. `reason` is why it is replaced or goes
+    (action_reason), `replace_paths` what of its arguments cannot be updated. `unsettled` are computed
+    attributes that lack VMs which do not fit: what refers to them is unknown.
+    """
+
     action: Action = Action.NO_OP
+    planned: dict[str, Any] | None = None
     reason: str = ""
     replace_paths: tuple[Path, ...] = ()
-    forced: str = ""
-    creation: int = 0
-    dependencies: tuple[str, ...] = ()
-    create_first: bool = False
-    broken: bool = False
-    importing: str = ""
-    deposed: Mapping[str, ObjectState] = field(default_factory=dict)
-    previous: Address | None = None
-    private: Mapping[str, Any] | None = None
     unsettled: frozenset[str] = frozenset()
+
+
+_NOTHING_WRITTEN = Arguments()
+_NOTHING_DECIDED = Decision()
+
+
+class Instance(Struct):
+    """One instance of a managed resource: what it is, then, stage by stage, its arguments and what becomes of
+    it.
+
+    `prior` is the object as the provider found it (None: nothing stands). `broken` instances had errors: what
+    refers to them is unknown. `forced` is a reason to replace from outside (action_reason), with its
+    placement trigger. `private` is what state is to note of it (None: what it notes now); that alone is no
+    change.
+    """
+
+    address: Final[Address]
+    type: Final[ResourceType]
+    prior: Final[ObjectState | None]
+    block: Final[ResourceBlock | None] = None
+    module: Final[ModuleInstance | None] = None
+    repetition: Final[Repetition | None] = None
+    prepared: Final[PreparedBody | None] = None
+    dependencies: Final[tuple[str, ...]] = ()
+    create_first: Final[bool] = False
+    importing: Final[str] = ""
+    deposed: Final[Mapping[str, ObjectState]] = field(default_factory=dict)
+    previous: Final[Address | None] = None
+    arguments: Arguments = _NOTHING_WRITTEN
+    decision: Decision = _NOTHING_DECIDED
+    broken: bool = False
+    forced: str = ""
+    private: Mapping[str, Any] | None = None
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """Its arguments; None when it goes."""
+        return self.arguments.config
+
+    @property
+    def planned(self) -> dict[str, Any] | None:
+        """All its attributes after the plan; None when it goes."""
+        return self.decision.planned
+
+    @property
+    def action(self) -> Action:
+        """What the plan does with it."""
+        return self.decision.action
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -91,14 +130,15 @@ class Instance(Struct):
     def view(self) -> ObjectView:
         """What expressions see of it."""
         values: Mapping[str, Any] | None = None if self.broken else self.planned
-        if values is not None and self.unsettled:
-            values = {**values, **dict.fromkeys(self.unsettled, UNKNOWN)}
-        return ObjectView(values, self.hidden, self.type.schema, self.type.present, self.refined)
+        unsettled = self.decision.unsettled
+        if values is not None and unsettled:
+            values = {**values, **dict.fromkeys(unsettled, UNKNOWN)}
+        return ObjectView(values, self.hidden, self.type.schema, self.type.present, self.arguments.refined)
 
     @property
     def hidden(self) -> tuple[Path, ...]:
         """What no report shows."""
-        return tuple(dict.fromkeys((*self.sensitive, *self.secrets)))
+        return tuple(dict.fromkeys((*self.arguments.sensitive, *self.arguments.secrets)))
 
     def locate(self, path: Path) -> Span | None:
         """Where a value of its arguments stands."""
@@ -112,7 +152,7 @@ class Instance(Struct):
         """
         given = arguments if arguments is not None else self.config or {}
         text = given.get(str(problem.path[0])) if problem.path and problem.line else None
-        secret = any(problem.path[: len(path)] == path for path in self.sensitive)
+        secret = any(problem.path[: len(path)] == path for path in self.arguments.sensitive)
         hidden = secret and problem.path and problem.id != DECIDING_ID
         return diagnostic(
             problem.severity,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.diagnostics import Diagnostic, Problem, Severity
-from nexusform.planning.instances.instance import Instance
+from nexusform.planning.instances.instance import Arguments, Decision, Instance
 from nexusform.planning.phases import hosted_in
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.verdicts.fit import broken_groups
@@ -54,7 +54,13 @@ def _instances(state: State, registries: Registries) -> list[Instance]:
             continue
         attributes = dict(recorded.current.attributes)
         instances.append(
-            Instance(address, resource_type, recorded.current, config=attributes, planned=attributes)
+            Instance(
+                address,
+                resource_type,
+                recorded.current,
+                arguments=Arguments(attributes),
+                decision=Decision(planned=attributes),
+            )
         )
     return instances
 

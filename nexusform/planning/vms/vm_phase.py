@@ -135,7 +135,7 @@ def _trigger_of_all(vms: VmObject) -> str:
         in_cluster = vms.prior_demand is not None and vms.prior_demand.parent_id
         return "pool_removed" if in_cluster else "cluster_removed"
     if vms.instance.replaced:
-        return "requested" if vms.instance.reason == "replace_by_request" else "cluster_replaced"
+        return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
     return ""
 
 

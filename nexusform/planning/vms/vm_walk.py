@@ -23,7 +23,7 @@ from nexusform.plain_data import has_unknown
 from nexusform.planning.instances.argument_evaluation import undecided
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes, same
-from nexusform.planning.instances.instance import WITH_ITS_PLACE, Instance
+from nexusform.planning.instances.instance import WITH_ITS_PLACE, Decision, Instance
 from nexusform.planning.names.evaluation import Evaluation, address_key
 from nexusform.planning.names.repetition import ResourceView
 from nexusform.planning.preparation.prior import Prior
@@ -144,7 +144,7 @@ class _Walk:
                 diagnostics += self.blocks.evaluate(instance, evaluation)
                 if undecided(instance):
                     return None
-                instance.planned = _unplaced(instance)
+                instance.decision = Decision(planned=_unplaced(instance))
             if not instance.going and (instance.planned is not None or instance.broken):
                 show(instance, evaluation)
         return diagnostics
@@ -298,12 +298,11 @@ class _Walk:
         """Settle the values of an instance, its VMs being placed."""
         instance = vms.instance
         computed = self._computed(vms)
-        if vms.failed:
-            instance.unsettled = frozenset(computed)
-        self.blocks.conclude(instance, computed, evaluation)
+        unsettled = frozenset(computed) if vms.failed else frozenset()
+        self.blocks.conclude(instance, computed, evaluation, unsettled)
         if instance.action is Action.NO_OP and vms.tokens:
             # Created again in the very same place: nothing to see in the values, a step all the same.
-            instance.action = Action.UPDATE
+            instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vms.untouched and vms.demand is not None:
             instance.private = _placed_note(vms, self.blocks.request.state.serial + 1)
 
@@ -391,9 +390,11 @@ def _decide(blocks: Blocks) -> None:
     for address in sorted(blocks.prior.instances, key=address_order):
         if address.type not in blocks.request.registries.resource_types:
             continue
-        instance = blocks.going(address, "") if address in doomed else blocks.left_alone(address)
-        instance.block = configured.get(address.config)
-        blocks.instances[address] = instance
+        block = configured.get(address.config)
+        is_doomed = address in doomed
+        blocks.instances[address] = (
+            blocks.going(address, "", block) if is_doomed else blocks.left_alone(address, block)
+        )
 
 
 def _doomed(selection: Selection, prior: Prior) -> AbstractSet[Address]:

@@ -46,7 +46,7 @@ from nexusform.plain_data import Path
 from nexusform.planning.instances.argument_evaluation import undecided, undecided_error
 from nexusform.planning.instances.blocks import Blocks, show
 from nexusform.planning.instances.difference import planned_attributes
-from nexusform.planning.instances.instance import Instance
+from nexusform.planning.instances.instance import Decision, Instance
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.preparation.order import PLACEMENT_PHASE
 from nexusform.plans.plan import PlacementChange
@@ -132,7 +132,8 @@ def _evaluated(
         assert instance.config is not None
         # Later blocks may refer to its id; all else that is computed they see as unknown.
         computed = {} if instance.broken else {"id": instance.type.identify(instance.config)}
-        instance.planned = planned_attributes(instance.type.schema, instance.config, None, computed)
+        planned = planned_attributes(instance.type.schema, instance.config, None, computed)
+        instance.decision = Decision(planned=planned)
         show(instance, evaluation)
     return expanded.instances, diagnostics
 

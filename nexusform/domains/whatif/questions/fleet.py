@@ -51,7 +51,7 @@ from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.whatif.questions.fleet_edits import Edit, Seat, Seats, Verb, edited
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, Sight
-from nexusform.planning.instances.instance import Instance
+from nexusform.planning.instances.instance import Arguments, Decision, Instance
 from nexusform.planning.vms.sites import Thing
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.ports import Kind, Registries
@@ -194,7 +194,11 @@ def _as_prior(
         if kind.fleet is not None:
             attributes = dict(thing.attributes)
             instances[thing.address] = Instance(
-                thing.address, kind, standing, config=attributes, planned=attributes, creation=thing.creation
+                thing.address,
+                kind,
+                standing,
+                arguments=Arguments(attributes),
+                decision=Decision(planned=attributes),
             )
     return states, instances
 
