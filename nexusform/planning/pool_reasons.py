@@ -35,9 +35,9 @@ def explain_pools(
 def _pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
     """The pool that a row of the placement table is about; None where it is not asked for any more."""
     vms = planned.objects.get(table.address)
-    if vms is None or vms.demand is None:
+    if vms is None or vms.asked.demand is None:
         return None
-    return next((pool for pool in vms.demand.pools if pool.pool == table.pool), None)
+    return next((pool for pool in vms.asked.demand.pools if pool.pool == table.pool), None)
 
 
 def _came(

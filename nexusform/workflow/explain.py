@@ -210,12 +210,15 @@ class _Question(Struct, frozen=True):
         """The VMs at the address: those that stand, and those that the plan places or cannot place."""
         names = dict.fromkeys(standing)
         for address, planned_object in planned.objects.items():
-            if not self.pattern.matches(address) or planned_object.demand is None:
+            if not self.pattern.matches(address) or planned_object.asked.demand is None:
                 continue
-            for pool in planned_object.demand.pools:
+            for pool in planned_object.asked.demand.pools:
                 for number, name in zip(pool.numbers, pool.names, strict=True):
                     asked_for = (pool.pool, number)
-                    if asked_for in planned_object.tokens or asked_for in planned_object.failed:
+                    if (
+                        asked_for in planned_object.housing.tokens
+                        or asked_for in planned_object.housing.failed
+                    ):
                         names[name] = None
         return tuple(names)
 
@@ -229,7 +232,7 @@ class _Question(Struct, frozen=True):
         world = view_world(things, self.request.registries, planned.plan.catalogue)
         reasons = []
         for each in explained:
-            owner = planned.objects[each.address].demand
+            owner = planned.objects[each.address].asked.demand
             site = world.sites.get(owner.site_id) if owner is not None else None
             vm, place = each.explanation.demand, each.explanation.placement
             ways = find_ways(site, vm, place.machine if place is not None else "") if site else ()

@@ -118,11 +118,11 @@ def _pools(
     """The pools with VMs, by the age of their objects where all are judged."""
     in_order = sorted(objects.items(), key=lambda item: _age(item[1])) if everything else objects.items()
     for address, vms in in_order:
-        if vms.demand is None or vms.going:
+        if vms.asked.demand is None or vms.going:
             continue
-        for pool in vms.demand.pools:
+        for pool in vms.asked.demand.pools:
             if pool.count_path:
-                key = vms.demand.site_id, vms.demand.owner, pool.rule_pool or pool.pool
+                key = vms.asked.demand.site_id, vms.asked.demand.owner, pool.rule_pool or pool.pool
                 facts = _pool(address, vms, pool, everything=everything)
                 yield replace(facts, leaving=leaving.get(key, {}))
 
@@ -137,25 +137,25 @@ def _age(vms: VmObject) -> tuple[bool, int]:
 
 def _pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
     """A pool as the rules see it."""
-    assert vms.demand is not None
+    assert vms.asked.demand is not None
     keys = {number: (pool.pool, number) for number in pool.numbers}
-    new = tuple(number for number, key in keys.items() if everything or key in vms.tokens)
+    new = tuple(number for number, key in keys.items() if everything or key in vms.housing.tokens)
     instance = vms.instance
     located = instance.prepared is not None
     return PoolFacts(
         address=str(address),
-        owner=vms.demand.owner,
-        cluster=vms.demand.cluster,
+        owner=vms.asked.demand.owner,
+        cluster=vms.asked.demand.cluster,
         pool=pool.pool,
-        site_id=vms.demand.site_id,
+        site_id=vms.asked.demand.site_id,
         sku=pool.sku,
         numbers=pool.numbers,
         new_numbers=new,
         terms=pool.terms,
-        vms={number: vms.placed[key] for number, key in keys.items() if key in vms.placed},
+        vms={number: vms.housing.placed[key] for number, key in keys.items() if key in vms.housing.placed},
         surge=pool.surge,
         span=instance.locate(pool.path) if located else None,
         zones_span=instance.locate((*pool.path, "availability_zones")) if located and pool.zones else None,
         block=instance.block.header if instance.block is not None else "",
-        stands=everything and bool(keys) and vms.tokens.keys().isdisjoint(keys.values()),
+        stands=everything and bool(keys) and vms.housing.tokens.keys().isdisjoint(keys.values()),
     )

@@ -203,7 +203,7 @@ def _every(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[
 
 def _kept(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
     """How many VMs, bindings and pods stay as they are; of VMs most have no row."""
-    kept_vms = sum(len(each.moves.stay) + len(each.moves.wait) for each in vms)
+    kept_vms = sum(len(each.asked.moves.stay) + len(each.asked.moves.wait) for each in vms)
     return kept_vms + sum(effect_of(row) in (Effect.KEPT, Effect.STILL_WAITING) for row in other_rows)
 
 
@@ -265,7 +265,7 @@ def _upgrades(
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
     """The pools that are made anew, and what holds that up."""
     vms = list(vms)
-    if not any(each.moves.again for each in vms):
+    if not any(each.asked.moves.again for each in vms):
         return (), ()
     from nexusform.planning.conclusion.upgrades import held_up, upgrades_of
 
@@ -367,7 +367,7 @@ def _forgotten_ground(instances: Mapping[Address, Instance]) -> list[str]:
 
 def _less_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
     """What is to be said of clusters that come to stand on a single rack."""
-    touched = (each.moves.again or each.moves.leave for each in vms)
+    touched = (each.asked.moves.again or each.asked.moves.leave for each in vms)
     if not any(touched):
         return []
     from nexusform.planning.verdicts.one_rack import on_one_rack

@@ -52,14 +52,14 @@ def placement_changes(
     for vms in objects:
         yield from _leaving(vms)
         yield from _without_us(vms)
-        if everything or vms.tokens or vms.recorded:
+        if everything or vms.housing.tokens or vms.before.recorded:
             yield from _present(vms, certainty, everything=everything)
 
 
 def _leaving(vms: VmObject) -> Iterator[PlacementChange]:
     """Rows of the VMs that go, also of those that come back as others."""
-    renamed = {key: trigger for key, trigger in vms.moves.again.items() if _renamed(vms, key)}
-    for key, trigger in {**vms.moves.leave, **renamed}.items():
+    renamed = {key: trigger for key, trigger in vms.asked.moves.again.items() if _renamed(vms, key)}
+    for key, trigger in {**vms.asked.moves.leave, **renamed}.items():
         yield _row_without_target(vms, key, PlacementAction.REMOVE, trigger)
 
 
@@ -67,16 +67,16 @@ def _without_us(vms: VmObject) -> Iterator[PlacementChange]:
     """Rows of the VMs to which something happens that no step does: their machine goes, or they are left to
     run on.
     """
-    for key, trigger in vms.moves.lost.items():
+    for key, trigger in vms.asked.moves.lost.items():
         yield _row_without_target(vms, key, PlacementAction.LOSE, trigger)
-    for key, trigger in vms.moves.forgotten.items():
+    for key, trigger in vms.asked.moves.forgotten.items():
         yield _row_without_target(vms, key, PlacementAction.FORGET, trigger)
 
 
 def _row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
     """The row of a VM of state that this plan gives no place. One that waits has none before, either."""
-    prior, vm = vms.prior_demand, vms.standing.get(key)
-    record = vms.unplaced.get(key, {})
+    prior, vm = vms.before.demand, vms.before.standing.get(key)
+    record = vms.before.unplaced.get(key, {})
     pool = next((pool for pool in vms.prior_pools if pool.pool == key[0]), None)
     return PlacementChange(
         address=vms.instance.address,
@@ -101,7 +101,7 @@ def _renamed(vms: VmObject, key: VmKey) -> bool:
     """Whether a VM that stands comes back under another name or on another site: the one leaves and the
     other comes, it does not move.
     """
-    vm, prior, demand = vms.standing.get(key), vms.prior_demand, vms.demand
+    vm, prior, demand = vms.before.standing.get(key), vms.before.demand, vms.asked.demand
     if vm is None or prior is None or demand is None:
         return False
     pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
@@ -112,13 +112,15 @@ def _present(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
     """Rows of the VMs that stand after the plan; with `everything` also of those that nothing happens to."""
-    if vms.demand is None or vms.going:
+    if vms.asked.demand is None or vms.going:
         return
-    site_certainty = certainty.get(vms.demand.site_id)
-    for pool in vms.demand.pools:
+    site_certainty = certainty.get(vms.asked.demand.site_id)
+    for pool in vms.asked.demand.pools:
         for number in pool.numbers:
             key = (pool.pool, number)
-            if key in vms.placed and (everything or key in vms.tokens or key in vms.recorded):
+            if key in vms.housing.placed and (
+                everything or key in vms.housing.tokens or key in vms.before.recorded
+            ):
                 yield _present_row(vms, pool, key, site_certainty, everything=everything)
 
 
@@ -126,14 +128,14 @@ def _present_row(
     vms: VmObject, pool: PoolDemand, key: VmKey, site_certainty: SiteCertainty | None, *, everything: bool
 ) -> PlacementChange:
     """The row of a VM that stands after the plan; with `everything` also which machines refused it."""
-    assert vms.demand is not None
-    vm = vms.placed[key]
+    assert vms.asked.demand is not None
+    vm = vms.housing.placed[key]
     action, source = _action(vms, key)
     trigger = vms.trigger_of(key)
-    token = vms.tokens.get(key)
-    if token is None and key in vms.recorded:
-        source, trigger = vms.recorded[key], OBSERVED_ELSEWHERE
-    explanation = vms.explained.get(key)
+    token = vms.housing.tokens.get(key)
+    if token is None and key in vms.before.recorded:
+        source, trigger = vms.before.recorded[key], OBSERVED_ELSEWHERE
+    explanation = vms.housing.explained.get(key)
     certainty = None
     if site_certainty is not None and token is not None:
         certainty = site_certainty.vms.get(token)
@@ -145,27 +147,27 @@ def _present_row(
         source=source,
         target=vm.placement,
         trigger=trigger,
-        cluster=vms.demand.cluster,
+        cluster=vms.asked.demand.cluster,
         pool=pool.pool,
         number=vm.number,
         sku=pool.sku.name,
-        site_id=vms.demand.site_id,
+        site_id=vms.asked.demand.site_id,
         reason=REASONS.get(trigger, ""),
         scores=_scores(explanation),
         certainty=certainty,
         provenance=vm.provenance,
         rejected=explanation.refusals if explanation is not None and everything else (),
-        platform_name=vms.standing.get(key, vm).platform_name or "",
+        platform_name=vms.before.standing.get(key, vm).platform_name or "",
     )
 
 
 def _action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
     """What happens to a VM that is there after the plan, and where it comes from."""
-    standing = vms.standing.get(key)
+    standing = vms.before.standing.get(key)
     source = standing.placement if standing is not None else None
-    if key not in vms.tokens:
+    if key not in vms.housing.tokens:
         return PlacementAction.KEEP, source
-    if (standing is not None and not _renamed(vms, key)) or key in vms.unplaced:
+    if (standing is not None and not _renamed(vms, key)) or key in vms.before.unplaced:
         return PlacementAction.MOVE, source
     return PlacementAction.PLACE, None
 
@@ -185,10 +187,10 @@ def explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
     """The explanations that were asked for."""
     explained = []
     for vms in objects:
-        if not vms.explained or vms.demand is None:
+        if not vms.housing.explained or vms.asked.demand is None:
             continue
-        names = _names(vms.demand)
-        for key, explanation in vms.explained.items():
+        names = _names(vms.asked.demand)
+        for key, explanation in vms.housing.explained.items():
             trigger = vms.trigger_of(key)
             explained.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
     return tuple(explained)
@@ -217,7 +219,7 @@ def placement_tables(
     open_racks = {site_id: _open_racks(site) for site_id, site in sites.items()}
     rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
-        demand = vms.demand
+        demand = vms.asked.demand
         if demand is None or vms.going:
             continue
         for pool in demand.pools:
@@ -241,12 +243,12 @@ def _row(
 ) -> PlacementTable:
     """The table's row of one pool, or of several that the platform takes for one."""
     vms, pool = members[0]
-    demand = vms.demand
+    demand = vms.asked.demand
     assert demand is not None
     keys: list[tuple[VmObject, VmKey]] = []
     for owner, member_pool in members:
         keys += [(owner, (member_pool.pool, number)) for number in member_pool.numbers]
-    racks_taken = Counter(owner.place_after(key).rack for owner, key in keys if key in owner.placed)
+    racks_taken = Counter(owner.place_after(key).rack for owner, key in keys if key in owner.housing.placed)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     fewest_on_rack = len(keys) // expected if expected else 0
@@ -254,7 +256,9 @@ def _row(
     sure = certainty.pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     if certainty is not None and _is_drawn(racks, pool.zones, certainty):
         sure = None
-    placed = sum(1 for owner, key in keys if key in owner.tokens and key not in owner.put_back)
+    placed = sum(
+        1 for owner, key in keys if key in owner.housing.tokens and key not in owner.housing.put_back
+    )
     racks_certain = sure.vms_on_certain_counts if sure is not None else 0
     machines_certain = sure.machine_certain if sure is not None else 0
     if demand.provenance == "decided":  # somebody else chose the places: nothing is drawn
@@ -289,14 +293,14 @@ def platform_shrinks(vms: VmObject, pool: PoolDemand) -> bool:
     """Whether the pool loses VMs that the platform chooses, and the choice matters: others stay where they
     are, some of them together. A VNF's manager takes the newest.
     """
-    if vms.demand is None or vms.demand.provenance == "decided":
+    if vms.asked.demand is None or vms.asked.demand.provenance == "decided":
         return False
-    gone = vms.moves.leave.items()
+    gone = vms.asked.moves.leave.items()
     if not any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in gone):
         return False
-    if not any(name == pool.pool for name, _ in vms.moves.stay):
+    if not any(name == pool.pool for name, _ in vms.asked.moves.stay):
         return False
-    on_rack = Counter(vms.place_before(key).rack for key in vms.standing if key[0] == pool.pool)
+    on_rack = Counter(vms.place_before(key).rack for key in vms.before.standing if key[0] == pool.pool)
     return max(on_rack.values()) > 1
 
 
@@ -304,6 +308,6 @@ def _worst_left(vms: VmObject, pool: PoolDemand) -> int:
     """The fewest VMs that may be left on a rack that has some now: on a real site the platform chooses which
     ones a scale-in takes.
     """
-    before = Counter(vms.place_before(key).rack for key in vms.standing if key[0] == pool.pool)
-    gone = sum(1 for key in vms.moves.leave if key[0] == pool.pool)
+    before = Counter(vms.place_before(key).rack for key in vms.before.standing if key[0] == pool.pool)
+    gone = sum(1 for key in vms.asked.moves.leave if key[0] == pool.pool)
     return max(min(before.values(), default=0) - gone, 0)

@@ -233,7 +233,7 @@ def occupied_sites(
         # What was refused may lack what it needs to say which VMs it asks for.
         refused = side is Side.AFTER and planned is not None and planned.instance.broken
         if kind.vms is not None and not refused:
-            managed = side is Side.BEFORE or planned is None or not planned.moves.forgotten
+            managed = side is Side.BEFORE or planned is None or not planned.asked.moves.forgotten
             _house(kind, thing, _vms(planned, side), ground, sites, managed=managed)
     # A VM that comes under the name of one that nobody manages is another one.
     standing = set(chain.from_iterable(vms.standing_names for vms in objects.values()))
@@ -256,8 +256,8 @@ def _vms(planned: VmObject | None, side: Side) -> Sequence[PlacedVm]:
     """The VMs of an object on one side; none of one that has no VMs. Forgotten ones run on."""
     if planned is None:
         return ()
-    if side is Side.BEFORE or planned.moves.forgotten:
-        return tuple(planned.standing.values())
+    if side is Side.BEFORE or planned.asked.moves.forgotten:
+        return tuple(planned.before.standing.values())
     return planned.vms_after()
 
 

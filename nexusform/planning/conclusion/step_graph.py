@@ -38,22 +38,22 @@ def machine_use(vms: VmObject) -> MachineUse:
     """What the VMs of an object use."""
     held: set[tuple[str, str, str]] = set()
     left_early: set[OnSite] = set()
-    if vms.prior_demand is not None:
-        site_id = vms.prior_demand.site_id
-        for key in vms.standing:
+    if vms.before.demand is not None:
+        site_id = vms.before.demand.site_id
+        for key in vms.before.standing:
             place = vms.place_before(key)
             held.add((site_id, place.rack, place.machine))
             if vms.leaves_early(key):
                 left_early.add((site_id, place.machine))
     taken = set()
-    if vms.demand is not None:
-        taken = {(vms.demand.site_id, vms.place_after(key).machine) for key in vms.tokens}
+    if vms.asked.demand is not None:
+        taken = {(vms.asked.demand.site_id, vms.place_after(key).machine) for key in vms.housing.tokens}
     makers: set[str] = set()
     emptied: set[str] = set()
-    if vms.site is not None:
-        makers = {vms.site.offered_by.get(machine, "") for _, machine in taken}
-        evacuated = [key for key, why in vms.moves.again.items() if why == MACHINE_EVACUATED]
-        emptied = {vms.site.offered_by.get(vms.place_before(key).machine, "") for key in evacuated}
+    if vms.asked.site is not None:
+        makers = {vms.asked.site.offered_by.get(machine, "") for _, machine in taken}
+        evacuated = [key for key, why in vms.asked.moves.again.items() if why == MACHINE_EVACUATED]
+        emptied = {vms.asked.site.offered_by.get(vms.place_before(key).machine, "") for key in evacuated}
     return MachineUse(
         frozenset(held),
         frozenset(left_early),
@@ -220,7 +220,7 @@ def _waits_for_rolling(
     """Rolling VMs free their room only as their object is updated: whatever was placed there afterwards
     waits for that update, except an object that rolled earlier itself.
     """
-    rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.moves.again.values()}
+    rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.asked.moves.again.values()}
     turn = {
         address: vms.instance.prior.creation
         for address, vms in rolling.items()
@@ -242,9 +242,9 @@ def _owners_of_rolling(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, s
     """Whose the rolling VMs are, by owner, pool and number as the placement rule knows them."""
     owners = {}
     for address, vms in rolling.items():
-        for key, trigger in vms.moves.again.items():
-            if trigger == ROLLING and vms.prior_demand is not None:
-                owners[vms.prior_demand.owner, *key] = address
+        for key, trigger in vms.asked.moves.again.items():
+            if trigger == ROLLING and vms.before.demand is not None:
+                owners[vms.before.demand.owner, *key] = address
     return owners
 
 
@@ -252,8 +252,8 @@ def _placed_on(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hash
     """The VMs that this plan places on a site, by handle: whose they are, and the machine."""
     placed: dict[Hashable, tuple[Address, str]] = {}
     for address, vms in objects.items():
-        if vms.site is site:
-            for key, token in vms.tokens.items():
+        if vms.asked.site is site:
+            for key, token in vms.housing.tokens.items():
                 placed[token] = (address, vms.place_after(key).machine)
     return placed
 

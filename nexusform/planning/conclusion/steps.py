@@ -66,7 +66,7 @@ def draft_steps(
 
 
 def _makes_room(vms: VmObject) -> bool:
-    return any(vms.leaves_early(key) for key in (*vms.moves.leave, *vms.moves.again))
+    return any(vms.leaves_early(key) for key in (*vms.asked.moves.leave, *vms.asked.moves.again))
 
 
 def _own_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
@@ -114,7 +114,7 @@ def _without_leaving(vms: VmObject, surroundings: Surroundings) -> dict[str, Any
     assert instance.type.vms is not None
     attributes = dict(instance.prior.attributes)
     return attributes | instance.type.vms.assemble(
-        attributes, surroundings, vms.remaining_vms(), vms.unplaced
+        attributes, surroundings, vms.remaining_vms(), vms.before.unplaced
     )
 
 

@@ -36,12 +36,12 @@ def upgrades_of(
     objects, disruptions = list(objects), list(disruptions)
     of_clusters: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
-        if vms.demand is None:
+        if vms.asked.demand is None:
             continue
         for pool in vms.pools:
             trigger = _trigger_of(vms, pool)
             if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
-                of_clusters.setdefault((vms.demand.owner, trigger), []).append((vms, pool))
+                of_clusters.setdefault((vms.asked.demand.owner, trigger), []).append((vms, pool))
     scale_ins = _ScaleIns(objects)
     for (owner, trigger), members in of_clusters.items():
         cluster_id = owner.partition(":")[2]
@@ -79,7 +79,7 @@ def held_up(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterato
 def _trigger_of(vms: VmObject, pool: PoolDemand) -> str:
     """Why a whole pool is made anew: another version, or another argument of it; "" where it is not."""
     keys = _keys(pool)
-    triggers = {vms.moves.again[key] for key in keys if key in vms.moves.again}
+    triggers = {vms.asked.moves.again[key] for key in keys if key in vms.asked.moves.again}
     if ROLLING in triggers:
         return ROLLING
     of_pool = {name for name, _ in pool.triggers}
@@ -92,22 +92,22 @@ def _keys(pool: PoolDemand) -> list[VmKey]:
 
 def _names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
     for key, name in zip(_keys(pool), pool.names, strict=True):
-        if vms.moves.again.get(key) == trigger:
+        if vms.asked.moves.again.get(key) == trigger:
             yield name
 
 
 def _upgrade(
     first: VmObject, trigger: str, pools: Iterable[PoolUpgrade], disruptions: Sequence[Disruptions]
 ) -> Upgrade:
-    assert first.demand is not None
+    assert first.asked.demand is not None
     rolls = trigger == ROLLING
-    before = first.prior_demand.version if first.prior_demand is not None else None
+    before = first.before.demand.version if first.before.demand is not None else None
     return Upgrade(
         address=first.instance.address,
-        cluster=first.demand.cluster,
-        site_id=first.demand.site_id,
+        cluster=first.asked.demand.cluster,
+        site_id=first.asked.demand.site_id,
         before=(before or "") if rolls else "",
-        after=(first.demand.version or "") if rolls else "",
+        after=(first.asked.demand.version or "") if rolls else "",
         pools=tuple(pools),
         budgets=tuple(chain.from_iterable(each.budgets for each in disruptions)),
         single_replicas=tuple(chain.from_iterable(each.single_replicas for each in disruptions)),
@@ -122,14 +122,14 @@ def _pool(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUpgrade:
     upgrade. VMs that go for a reason of their own (a machine) are away meanwhile.
     """
     keys = _keys(pool)
-    again = [key for key in keys if vms.moves.again.get(key) == trigger]
+    again = [key for key in keys if vms.asked.moves.again.get(key) == trigger]
     prior = next((each for each in vms.prior_pools if each.pool == pool.pool), None)
     rolls = trigger == ROLLING and not changed_argument(prior, pool)
-    others = sum(vms.moves.again.get(key, trigger) != trigger for key in keys)
+    others = sum(vms.asked.moves.again.get(key, trigger) != trigger for key in keys)
     surges = rolls and pool.surge > 0
     batch = pool.batch if rolls else len(again)
-    stops_at = next((at // batch + 1 for at, key in enumerate(again) if key in vms.failed), 0)
-    failed = next((vms.failed[key] for key in again if key in vms.failed), None)
+    stops_at = next((at // batch + 1 for at, key in enumerate(again) if key in vms.housing.failed), 0)
+    failed = next((vms.housing.failed[key] for key in again if key in vms.housing.failed), None)
     in_a_batch = min(batch, len(again))
     away = others + (0 if surges else in_a_batch)
     return PoolUpgrade(
@@ -156,14 +156,14 @@ class _ScaleIns:
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
         for vms in objects:
             for prior in vms.prior_pools:
-                if vms.site is not None and platform_shrinks(vms, prior):
-                    self._pools.setdefault(vms.site.id, []).append((vms, prior))
+                if vms.asked.site is not None and platform_shrinks(vms, prior):
+                    self._pools.setdefault(vms.asked.site.id, []).append((vms, prior))
 
     def decide(self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]) -> tuple[str, ...]:
         """The pools with whose VMs all still there not all of this pool would find room; its own are not
         among them.
         """
-        site = sites.get(vms.demand.site_id) if vms.demand is not None else None
+        site = sites.get(vms.asked.demand.site_id) if vms.asked.demand is not None else None
         if site is None or site.base is None or site.id not in self._pools:
             return ()
         own = _name(vms, pool)
@@ -177,7 +177,7 @@ class _ScaleIns:
                 _stay_there(worst, other, prior)
             self._outcomes[site.id, left_out] = replay(worst, site.operations)
         outcome = self._outcomes[site.id, left_out]
-        tokens = [vms.tokens[key] for key in _keys(pool) if key in vms.tokens]
+        tokens = [vms.housing.tokens[key] for key in _keys(pool) if key in vms.housing.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
         return tuple(f"{_cluster_of(other)}/{prior.pool}" for other, prior in others)
@@ -189,12 +189,12 @@ def _name(vms: VmObject, pool: PoolDemand) -> _Name:
 
 def _stay_there(scheduler: RackScheduler, vms: VmObject, pool: PoolDemand) -> None:
     """Let the VMs of a pool that a scale-in takes hold their room."""
-    owner = vms.prior_demand
+    owner = vms.before.demand
     assert owner is not None, "what stands was asked for"
-    for key, trigger in vms.moves.leave.items():
-        if key[0] == pool.pool and trigger == "scale_in" and key in vms.standing:
+    for key, trigger in vms.asked.moves.leave.items():
+        if key[0] == pool.pool and trigger == "scale_in" and key in vms.before.standing:
             scheduler.occupy(vm_name(owner, pool, *key), pool.sku, vms.place_before(key))
 
 
 def _cluster_of(vms: VmObject) -> str:
-    return vms.prior_demand.cluster if vms.prior_demand is not None else ""
+    return vms.before.demand.cluster if vms.before.demand is not None else ""

@@ -89,7 +89,7 @@ def fits_by_luck(
     """A warning, at the first object that takes part in it, where not everything fits in every draw."""
     if draws is None or not may_not_fit(draws):
         return
-    placing = [vms for vms in objects if vms.tokens and _on_drawn_site(vms)]
+    placing = [vms for vms in objects if vms.housing.tokens and _on_drawn_site(vms)]
     detail = (
         f"Everything fits {draws_in_words(draws)}. Azure does not tell the cells of VMs that stand: on the "
         f"site some of the new VMs may find no room. {_ends(sites)} Lower counts are more certain, and "
@@ -124,11 +124,11 @@ def _first_of_each_sku(site: SitePlan) -> Iterable[Demand]:
 
 
 def _on_drawn_site(vms: VmObject) -> bool:
-    return vms.site is not None and _places_hang_on_drawn_splits(vms.site)
+    return vms.asked.site is not None and _places_hang_on_drawn_splits(vms.asked.site)
 
 
 def _names(placing: Sequence[VmObject]) -> str:
-    clusters = dict.fromkeys(vms.demand.cluster for vms in placing if vms.demand is not None)
+    clusters = dict.fromkeys(vms.asked.demand.cluster for vms in placing if vms.asked.demand is not None)
     return first_of(list(clusters), MOST_NAMED)
 
 

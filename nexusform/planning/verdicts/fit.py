@@ -71,7 +71,7 @@ def fit_failures(
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for vms in objects:
-        diagnostics += [_crowded(vms, reason) for reason in vms.crowded]
+        diagnostics += [_crowded(vms, reason) for reason in vms.housing.crowded]
         for pool in vms.pools:
             shortage = _shortage(vms, pool)
             if shortage is not None:
@@ -83,16 +83,16 @@ def fit_failures(
 def _shortage(vms: VmObject, pool: PoolDemand) -> Shortage | None:
     """What the first VM of a pool that found no place fell short of; None when all have one."""
     keys = ((pool.pool, number) for number in pool.numbers)
-    return next((vms.failed[key] for key in keys if key in vms.failed), None)
+    return next((vms.housing.failed[key] for key in keys if key in vms.housing.failed), None)
 
 
 def _unplaced(vms: VmObject, pool: PoolDemand) -> Unplaced:
     """The pool that found no room, with how far it came."""
-    demand = vms.demand
+    demand = vms.asked.demand
     assert demand is not None
     keys = [(pool.pool, number) for number in pool.numbers]
-    placed = sum(1 for key in keys if key in vms.placed)
-    standing = sum(1 for key in keys if key in vms.standing)
+    placed = sum(1 for key in keys if key in vms.housing.placed)
+    standing = sum(1 for key in keys if key in vms.before.standing)
     return Unplaced(
         address=vms.instance.address,
         pool=pool,
@@ -100,15 +100,15 @@ def _unplaced(vms: VmObject, pool: PoolDemand) -> Unplaced:
         cluster=demand.cluster,
         placed=placed,
         standing=standing,
-        bound_by=vms.bound_by,
+        bound_by=tuple(vms.housing.bound_by),
         surge=pool.surge if _is_upgrade(vms, pool) else 0,
     )
 
 
 def _is_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
     """Whether the VMs that found no place are those of an upgrade, whose old ones stand."""
-    failed = [key for key in vms.failed if key[0] == pool.pool]
-    return all(vms.moves.again.get(key) == ROLLING for key in failed)
+    failed = [key for key in vms.housing.failed if key[0] == pool.pool]
+    return all(vms.asked.moves.again.get(key) == ROLLING for key in failed)
 
 
 def _crowded(vms: VmObject, reason: str) -> Diagnostic:
@@ -125,11 +125,11 @@ def _crowded(vms: VmObject, reason: str) -> Diagnostic:
 
 def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, hidden: str) -> Diagnostic:
     total = len(pool.numbers)
-    placed = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placed)
+    placed = sum(1 for number in pool.numbers if (pool.pool, number) in vms.housing.placed)
     instance = vms.instance
     subject = instance.locate(pool.path)
-    assert vms.demand is not None
-    of_pool = "/".join(filter(None, (vms.demand.cluster, pool.pool)))
+    assert vms.asked.demand is not None
+    of_pool = "/".join(filter(None, (vms.asked.demand.cluster, pool.pool)))
     brief = f"{of_pool} does not fit"
     headline = f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed"
     reason = shortage.reason
@@ -185,7 +185,7 @@ def broken_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     stood there before.
     """
     for vms in objects:
-        if vms.going or not vms.moves.stay:
+        if vms.going or not vms.asked.moves.stay:
             continue
         rules = dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools))
         for rule in rules:
@@ -204,7 +204,7 @@ def _too_many(vms: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str]]]
         if where and vm.pool in rule.pools:
             members.setdefault(where, []).append(vm)
     for where, sharing in members.items():
-        beyond = [vm.name for vm in sharing[rule.most :] if (vm.pool, vm.number) not in vms.tokens]
+        beyond = [vm.name for vm in sharing[rule.most :] if (vm.pool, vm.number) not in vms.housing.tokens]
         if beyond:
             yield where, beyond
 
@@ -242,7 +242,7 @@ def overfull(
     """A warning per rack or machine resource that this plan changes and whose machines are then smaller
     than the VMs that stay on them.
     """
-    if not any(vms.moves.stay for vms in objects):
+    if not any(vms.asked.moves.stay for vms in objects):
         return []
     changed = {
         str(address): instance
@@ -308,14 +308,14 @@ def too_many_vfs(objects: Iterable[VmObject]) -> list[Diagnostic]:
     """A warning per pool whose `sriov_vfs` this plan raises, where a cell has fewer than its VMs take."""
     diagnostics: list[Diagnostic] = []
     for vms in objects:
-        if vms.site is None:
+        if vms.asked.site is None:
             continue
         before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
         for pool in vms.pools:
             if pool.sku.vfs <= before.get(pool.pool, pool.sku.vfs):
                 continue
-            machines = {vm.placement.machine for vm in vms.placed.values() if vm.pool == pool.pool}
-            short = _short_of_vfs(vms.site, machines)
+            machines = {vm.placement.machine for vm in vms.housing.placed.values() if vm.pool == pool.pool}
+            short = _short_of_vfs(vms.asked.site, machines)
             if short:
                 diagnostics.append(_too_many_vfs(vms.instance, pool, short))
     return diagnostics

@@ -27,9 +27,9 @@ def on_one_rack(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """
     clusters: dict[str, _Racks] = {}
     for vms in objects:
-        if vms.demand is None or vms.going:
+        if vms.asked.demand is None or vms.going:
             continue
-        racks = clusters.setdefault(vms.demand.owner, _Racks(vms))
+        racks = clusters.setdefault(vms.asked.demand.owner, _Racks(vms))
         racks.before |= vms.racks_before()
         racks.after |= vms.racks_after()
         racks.vms += len(vms.vms_after())
@@ -39,7 +39,7 @@ def on_one_rack(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 
 
 def _warning(racks: _Racks) -> Diagnostic:
-    demand = racks.first.demand
+    demand = racks.first.asked.demand
     assert demand is not None
     (rack,) = racks.after
     brief = f"{demand.cluster}: all of its VMs are on {rack} from now on; the loss of that rack takes it down"

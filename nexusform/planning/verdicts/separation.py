@@ -130,7 +130,7 @@ class _Roll:
             steps = (getattr(operation, "token", None) for operation in site.operations)
             self._ranks[site.id] = {token: at for at, token in enumerate(steps) if token is not None}
         for vms in objects.values():
-            demand = vms.demand
+            demand = vms.asked.demand
             if vms.going or demand is None:
                 continue
             cluster_id = _cluster_id(vms, demand)
@@ -147,7 +147,7 @@ class _Roll:
     def pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
         """The VMs of one pool that have a place."""
         for number in pool.numbers:
-            vm = vms.placed.get((pool.pool, number))
+            vm = vms.housing.placed.get((pool.pool, number))
             if vm is not None:
                 yield self._member(vms, pool, vm)
 
@@ -155,20 +155,20 @@ class _Roll:
         """A VM as rules see it; its rank is its turn among those that this plan places, -1 for one that
         stays.
         """
-        assert vms.demand is not None
+        assert vms.asked.demand is not None
         key = (vm.pool, vm.number)
-        token = vms.tokens.get(key)
-        rank = self._ranks.get(vms.demand.site_id, {}).get(token, -1) if token is not None else -1
+        token = vms.housing.tokens.get(key)
+        rank = self._ranks.get(vms.asked.demand.site_id, {}).get(token, -1) if token is not None else -1
         return GroupMember(
             label=vm.name,
             vm=(vms.instance.address, key),
-            site_id=vms.demand.site_id,
+            site_id=vms.asked.demand.site_id,
             place=vm.placement,
             token=token,
             rank=rank,
             trigger=vms.trigger_of(key) if token is not None else "",
             pool=pool,
-            cluster=vms.demand.owner,
+            cluster=vms.asked.demand.owner,
         )
 
     def selected(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:

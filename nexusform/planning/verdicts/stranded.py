@@ -42,7 +42,7 @@ def stranded(
     """An error for every object whose machines this plan takes away, or makes anew, with VMs on them; a
     warning for VMs whose machine was gone before it.
     """
-    losing = [vms for vms in objects if vms.moves.lost]
+    losing = [vms for vms in objects if vms.asked.moves.lost]
     if not losing:
         return
     makers = _makers_before(instances, types)
@@ -155,10 +155,10 @@ def namesakes(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     cluster that was forgotten is asked for again.
     """
     for vms in objects:
-        if vms.site is None or not vms.site.unmanaged or not vms.moves.arrive:
+        if vms.asked.site is None or not vms.asked.site.unmanaged or not vms.asked.moves.arrive:
             continue
-        running = {vm.name: vm.machine for vm in vms.site.unmanaged}
-        coming = [vms.placed[key].name for key in vms.moves.arrive if key in vms.placed]
+        running = {vm.name: vm.machine for vm in vms.asked.site.unmanaged}
+        coming = [vms.housing.placed[key].name for key in vms.asked.moves.arrive if key in vms.housing.placed]
         twice = sorted(running.keys() & set(coming), key=natural)
         if not twice:
             continue
@@ -198,20 +198,20 @@ def _makers_before(
 
 
 def _site_of(vms: VmObject) -> str:
-    return vms.prior_demand.site_id if vms.prior_demand is not None else ""
+    return vms.before.demand.site_id if vms.before.demand is not None else ""
 
 
 def _machines(vms: VmObject) -> set[str]:
     """The machines that the lost VMs of an object stand on."""
-    return {vms.place_before(key).machine for key in vms.moves.lost}
+    return {vms.place_before(key).machine for key in vms.asked.moves.lost}
 
 
 def _lost_with(vms: VmObject, maker: str, makers: Mapping[tuple[str, str], str]) -> list[str]:
     """The VMs of an object that stand on machines of one maker."""
     site_id = _site_of(vms)
     return [
-        vms.standing[key].name
-        for key in vms.moves.lost
+        vms.before.standing[key].name
+        for key in vms.asked.moves.lost
         if makers.get((site_id, vms.place_before(key).machine), "") == maker
     ]
 

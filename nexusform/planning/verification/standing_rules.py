@@ -21,7 +21,7 @@ from nexusform.planning.verdicts.fit import broken_groups
 from nexusform.planning.verdicts.separation import BROKEN, judge, violation_text
 from nexusform.planning.verification.standing_state import standing_inventory
 from nexusform.planning.vms.sites import SitePlan, build_sites, demand_for, surroundings_before
-from nexusform.planning.vms.vm_object import Moves, VmObject
+from nexusform.planning.vms.vm_object import Housing, Moves, VmObject, VmsAsked, VmsBefore
 from nexusform.planning.vms.vm_world import HintTargets
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.ports import Kind, Registries
@@ -75,7 +75,8 @@ def _objects(state: State, instances: Iterable[Instance], registries: Registries
         family = instance.type.vms
         if family is not None and instance.config is not None:
             placed = {(vm.pool, vm.number): vm for vm in family.standing(instance.config)}
-            vms = VmObject(instance, standing=placed, placed=placed, moves=Moves(stay=list(placed)))
+            asked = VmsAsked(moves=Moves(stay=list(placed)))
+            vms = VmObject(instance, VmsBefore(standing=placed), asked, Housing(placed=placed))
             objects[instance.address] = vms
     targets = HintTargets(standing_inventory(state, types))
     targets.take_in(objects.values())
@@ -83,7 +84,8 @@ def _objects(state: State, instances: Iterable[Instance], registries: Registries
     for vms in objects.values():
         family, config = vms.instance.type.vms, vms.instance.config
         if family is not None and config is not None:
-            vms.demand, _ = family.demand(config, surroundings, vms.instance.address)
+            demand, _ = family.demand(config, surroundings, vms.instance.address)
+            vms.asked = replace(vms.asked, demand=demand)
     return objects
 
 
@@ -140,15 +142,15 @@ def _stood(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> dict[s
     """By the id of a site, the VMs on its machines; all of them are put there."""
     by_site: dict[str, list[_Stood]] = {}
     for vms in objects:
-        site = sites.get(vms.demand.site_id) if vms.demand is not None else None
-        if site is None or vms.demand is None:
+        site = sites.get(vms.asked.demand.site_id) if vms.asked.demand is not None else None
+        if site is None or vms.asked.demand is None:
             continue
         pools = {pool.pool: pool for pool in vms.pools}
-        for vm in vms.placed.values():
+        for vm in vms.housing.placed.values():
             pool = pools.get(vm.pool)
             if pool is None or vm.placement.machine not in site.machines:
                 continue
-            demand = demand_for(vms.demand, _without_idle_hints(pool), vm.number)
+            demand = demand_for(vms.asked.demand, _without_idle_hints(pool), vm.number)
             handle = site.scheduler.occupy(demand.vm, demand.sku, vm.placement)
             by_site.setdefault(site.id, []).append(_Stood(vms, pool, vm, demand, handle))
     return by_site
@@ -178,7 +180,7 @@ def _scattered_groups(vms: VmObject) -> Iterator[Diagnostic]:
 
 def _places(vms: VmObject, group: GroupRule) -> set[str]:
     """The machines or racks, as the group's scope has it, on which its VMs stand."""
-    standing = [vm.placement for vm in vms.placed.values() if vm.pool in group.pools]
+    standing = [vm.placement for vm in vms.housing.placed.values() if vm.pool in group.pools]
     if group.scope == "machine":
         return {place.machine for place in standing}
     return {place.rack for place in standing} if group.scope == "rack" else set()

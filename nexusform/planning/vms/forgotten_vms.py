@@ -29,10 +29,10 @@ def note_forgotten(objects: Iterable[VmObject], blocks: Blocks, world: VmWorld) 
     by_text = {str(address): instance for address, instance in blocks.instances.items()}
     forgotten: dict[str, list[Occupied]] = {}  # by what makes their machine
     for vms in objects:
-        site = world.sites.get(vms.prior_demand.site_id) if vms.prior_demand is not None else None
+        site = world.sites.get(vms.before.demand.site_id) if vms.before.demand is not None else None
         pools = {pool.pool: pool for pool in vms.prior_pools}
-        for key in vms.moves.forgotten:
-            vm = vms.standing.get(key)
+        for key in vms.asked.moves.forgotten:
+            vm = vms.before.standing.get(key)
             maker = site.offered_by.get(vm.placement.machine) if site is not None and vm is not None else None
             if vm is not None and maker is not None:
                 sku = sku_of(vm, pools.get(vm.pool), world.before.skus)

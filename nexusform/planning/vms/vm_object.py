@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import PlacedVm, PoolDemand, VmDemand
@@ -33,7 +34,7 @@ PLACED = "placed"
 LEFT = "left"
 
 
-class Moves(Struct):
+class Moves(Struct, frozen=True):
     """What happens to the VMs of one resource instance, each with its trigger.
 
     `leave`: gone for good. `again`: placed anew under the same name (they leave first, but
@@ -68,71 +69,94 @@ class HardHint(Struct, frozen=True):
     stands: bool
 
 
-class VmObject(Struct):
-    """The VMs of one instance, from where they stand to where they will.
+class VmsBefore(Struct, frozen=True):
+    """The VMs of one instance before the plan.
 
-    `prior_demand` is what the prior arguments asked for, `demand` what is asked for now (None while it
-    cannot be told), `site` where. `standing` are the VMs read from state, `unplaced` those that have no
-    machine, `recorded` the places in state of those that were observed elsewhere, `held` the room they
-    hold: site and handle. `moves` is what happens to each. `placed` are the VMs after the plan, `tokens`
-    the handles of those that it placed itself, `failed` those that found no place, `short` the pools that
-    are exhausted, `bound_by` the hard hints because of which VMs found no place. `explained` are the
-    decisions asked about, `crowded` the reasons why pinned VMs do not
-    fit. `renamed_around`: a machine has got another rack or zone around a VM that stays. `put_back` are those
-    that come again where they stood, on machines that are made anew: nobody chose their places.
+    `demand` is what the prior arguments asked for, `standing` are the VMs read from state, `unplaced` those
+    that have no machine, `recorded` the places in state of those that were observed elsewhere.
     """
 
-    instance: Instance
-    prior_demand: VmDemand | None = None
+    demand: VmDemand | None = None
+    standing: Mapping[VmKey, PlacedVm] = field(default_factory=dict)
+    unplaced: Unplaced = field(default_factory=dict)
+    recorded: Mapping[VmKey, Placement] = field(default_factory=dict)
+
+
+class VmsAsked(Struct, frozen=True):
+    """What is asked for now (`demand`: None while that cannot be told), on which `site`, and so what happens
+    to each VM.
+    """
+
     demand: VmDemand | None = None
     site: SitePlan | None = None
-    standing: dict[VmKey, PlacedVm] = field(default_factory=dict)
-    unplaced: Unplaced = field(default_factory=dict)
-    recorded: dict[VmKey, Placement] = field(default_factory=dict)
-    held: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     moves: Moves = field(default_factory=Moves)
+
+
+class Housing(Struct, frozen=True):
+    """Where VMs come to stand, filled VM by VM as they are placed, by vm_phase.py alone.
+
+    `held` is the room that VMs of before hold: site and handle. `placed` are the VMs after the plan, `tokens`
+    the handles of those that it placed itself, `failed` those that found no place, `short` the pools that
+    are exhausted, `bound_by` the hard hints because of which VMs found no place. `explained` are the
+    decisions asked about, `crowded` the reasons why pinned VMs do not fit. `renamed_around` are those that
+    stay and whose machine has got another rack or zone around it. `put_back` are those that come again where
+    they stood, on machines that are made anew: nobody chose their places.
+    """
+
+    held: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     placed: dict[VmKey, PlacedVm] = field(default_factory=dict)
     tokens: dict[VmKey, int] = field(default_factory=dict)
     failed: dict[VmKey, Shortage] = field(default_factory=dict)
     short: dict[str, Shortage] = field(default_factory=dict)
-    bound_by: tuple[HardHint, ...] = ()
+    bound_by: list[HardHint] = field(default_factory=list)
     explained: dict[VmKey, Explanation] = field(default_factory=dict)
     crowded: list[str] = field(default_factory=list)
-    renamed_around: bool = False
+    renamed_around: set[VmKey] = field(default_factory=set)
     put_back: set[VmKey] = field(default_factory=set)
+
+
+class VmObject(Struct):
+    """The VMs of one instance, from where they stand (`before`) over what is `asked` for them to where they
+    will be (`housing`). The instance of a block that has to wait is known only when its turn comes.
+    """
+
+    instance: Instance
+    before: Final[VmsBefore] = field(default_factory=VmsBefore)
+    asked: VmsAsked = field(default_factory=VmsAsked)
+    housing: Final[Housing] = field(default_factory=Housing)
 
     @property
     def pools(self) -> tuple[PoolDemand, ...]:
         """The pools that are asked for now; none while that cannot be told."""
-        return self.demand.pools if self.demand is not None else ()
+        return self.asked.demand.pools if self.asked.demand is not None else ()
 
     @property
     def prior_pools(self) -> tuple[PoolDemand, ...]:
         """The pools that the prior arguments asked for; none of what is new."""
-        return self.prior_demand.pools if self.prior_demand is not None else ()
+        return self.before.demand.pools if self.before.demand is not None else ()
 
     @property
     def waiting(self) -> Unplaced:
         """The VMs without a machine that are there after the plan."""
-        return {key: self.unplaced[key] for key in self.moves.wait}
+        return {key: self.before.unplaced[key] for key in self.asked.moves.wait}
 
     @property
     def standing_names(self) -> Iterator[str]:
         """What the VMs read from state are called, by us and by the platform."""
-        return chain.from_iterable(vm.names for vm in self.standing.values())
+        return chain.from_iterable(vm.names for vm in self.before.standing.values())
 
     @property
     def untouched(self) -> bool:
         """Whether the same object stays, with every VM exactly as it is."""
-        moves = self.moves
+        moves = self.asked.moves
         return not (
             self.instance.replaced
             or moves.leave
             or moves.again
             or moves.arrive
             or moves.forgotten
-            or self.renamed_around
-            or len(moves.wait) < len(self.unplaced)
+            or self.housing.renamed_around
+            or len(moves.wait) < len(self.before.unplaced)
         )
 
     @property
@@ -147,20 +171,20 @@ class VmObject(Struct):
 
     def trigger_of(self, key: VmKey) -> str:
         """Why this plan places a VM, "" for one that stays."""
-        return self.moves.again.get(key) or self.moves.arrive.get(key) or ""
+        return self.asked.moves.again.get(key) or self.asked.moves.arrive.get(key) or ""
 
     def place_before(self, key: VmKey) -> Placement:
         """Where a VM stood before the plan."""
-        return self.standing[key].placement
+        return self.before.standing[key].placement
 
     def place_after(self, key: VmKey) -> Placement:
         """Where a VM stands after the plan."""
-        return self.placed[key].placement
+        return self.housing.placed[key].placement
 
     def names_before(self) -> list[str]:
         """What the VMs that stood before the plan may be called, those without a machine too."""
-        names = list(chain.from_iterable(vm.names for vm in self.standing.values()))
-        for record in self.unplaced.values():
+        names = list(chain.from_iterable(vm.names for vm in self.before.standing.values()))
+        for record in self.before.unplaced.values():
             names += [name for name in (record["name"], record.get("platform_name")) if name]
         return names
 
@@ -170,72 +194,77 @@ class VmObject(Struct):
 
     def names_failed(self) -> list[str]:
         """The VMs that found no place."""
-        if not self.failed:
+        if not self.housing.failed:
             return []
         names: list[str] = []
         for pool in self.pools:
             numbered = zip(pool.numbers, pool.names, strict=True)
-            names += [name for number, name in numbered if (pool.pool, number) in self.failed]
+            names += [name for number, name in numbered if (pool.pool, number) in self.housing.failed]
         return names
 
     def names_placed(self) -> list[tuple[str, str]]:
         """The VMs that this plan placed, in the order in which it did, and why."""
-        return [(self.placed[key].name, self.trigger_of(key)) for key in self.tokens]
+        return [(self.housing.placed[key].name, self.trigger_of(key)) for key in self.housing.tokens]
 
     def machines_left(self) -> dict[str, str]:
         """The machines that VMs of this plan leave because these are gone or emptied, by the VM's name."""
         of_hardware = (MACHINE_REMOVED, MACHINE_EVACUATED)
         return {
-            self.placed[key].name: self.standing[key].placement.machine
-            for key in self.tokens
-            if key in self.standing and self.trigger_of(key) in of_hardware
+            self.housing.placed[key].name: self.before.standing[key].placement.machine
+            for key in self.housing.tokens
+            if key in self.before.standing and self.trigger_of(key) in of_hardware
         }
 
-    def stay_as_they_are(self) -> None:
-        """Every VM stays where it is, whatever stands around it."""
-        self.placed = dict(self.standing)
-        self.moves = Moves(stay=list(self.standing), wait=list(self.unplaced))
+    def stay_as_they_are(self, demand: VmDemand | None = None) -> None:
+        """Every VM stays where it is, whatever stands around it; `demand`: what goes on being asked for."""
+        self.housing.placed.clear()
+        self.housing.placed.update(self.before.standing)
+        moves = Moves(stay=list(self.before.standing), wait=list(self.before.unplaced))
+        self.asked = replace(self.asked, demand=demand or self.asked.demand, moves=moves)
 
     def be_left_behind(self, machine_trigger: Callable[[str], str]) -> None:
         """The plan leaves this object alone: its VMs stay, but for those whose machine is not there after it,
         or is made anew.
         """
         self.stay_as_they_are()
-        for key, vm in self.standing.items():
+        lost = {}
+        for key, vm in self.before.standing.items():
             trigger = machine_trigger(vm.placement.machine)
             if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
-                self.moves.lost[key] = trigger
-        self.moves.stay = [key for key in self.standing if key not in self.moves.lost]
+                lost[key] = trigger
+        stay = [key for key in self.before.standing if key not in lost]
+        self.asked = replace(self.asked, moves=replace(self.asked.moves, stay=stay, lost=lost))
 
     def be_forgotten(self, trigger: str, machine_trigger: Callable[[str], str]) -> None:
         """The object leaves the state and its VMs run on: they hold their room. Those do not whose machine
         this plan takes away, or makes anew.
         """
-        self.demand = None
-        self.moves = Moves(forgotten=dict.fromkeys((*self.standing, *self.unplaced), trigger))
-        for key, vm in self.standing.items():
+        before = self.before
+        moves = Moves(forgotten=dict.fromkeys((*before.standing, *before.unplaced), trigger))
+        for key, vm in before.standing.items():
             of_machine = machine_trigger(vm.placement.machine)
             if of_machine in (MACHINE_REMOVED, MACHINE_REPLACED):
-                self.moves.lost[key] = of_machine
-                del self.moves.forgotten[key]
+                moves.lost[key] = of_machine
+                del moves.forgotten[key]
+        self.asked = VmsAsked(moves=moves)
 
     def placed_vms(self) -> list[PlacedVm]:
         """Every VM after the plan, pools in order, numbers ascending."""
         vms: list[PlacedVm] = []
         for pool in self.pools:
             keys = [(pool.pool, number) for number in pool.numbers]
-            vms += [self.placed[key] for key in keys if key in self.placed]
+            vms += [self.housing.placed[key] for key in keys if key in self.housing.placed]
         return vms
 
     def vms_after(self) -> Sequence[PlacedVm]:
         """Every VM after the plan, also where it cannot be told what is asked for: then all stay."""
         if self.going:
             return ()
-        return tuple(self.standing.values()) if self.demand is None else self.placed_vms()
+        return tuple(self.before.standing.values()) if self.asked.demand is None else self.placed_vms()
 
     def racks_before(self) -> frozenset[str]:
         """The racks on which its VMs stood."""
-        return frozenset(vm.placement.rack for vm in self.standing.values())
+        return frozenset(vm.placement.rack for vm in self.before.standing.values())
 
     def racks_after(self) -> frozenset[str]:
         """The racks on which its VMs come to stand."""
@@ -243,13 +272,13 @@ class VmObject(Struct):
 
     def remaining_vms(self) -> list[PlacedVm]:
         """The prior VMs as a release step leaves them: those that stay, and those that roll later."""
-        return [vm for key, vm in self.standing.items() if not self.leaves_early(key)]
+        return [vm for key, vm in self.before.standing.items() if not self.leaves_early(key)]
 
     def leaves_early(self, key: VmKey) -> bool:
         """Whether a VM of a kept object leaves before anything is placed. A rolling one does not: it makes
         room as its own object is updated.
         """
-        return key in self.moves.leave or self.moves.again.get(key, ROLLING) != ROLLING
+        return key in self.asked.moves.leave or self.asked.moves.again.get(key, ROLLING) != ROLLING
 
 
 # --- what happens to each VM, and why ------------------------------------------------------------

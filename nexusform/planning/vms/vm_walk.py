@@ -76,7 +76,7 @@ def plan_vms(
             walk.pass_two(walk.caught_up(block, second), second)
     for instance in orphans:
         blocks.keep(instance, second)
-    if any(vms.moves.forgotten for vms in walk.objects.values()):
+    if any(vms.asked.moves.forgotten for vms in walk.objects.values()):
         from nexusform.planning.vms.forgotten_vms import note_forgotten
 
         note_forgotten(walk.objects.values(), blocks, world)
@@ -218,11 +218,10 @@ class _Walk:
             self.blocks.note(instance)
         if instance.broken or (demand is None and not instance.going):
             # What it asks for cannot be told: it keeps what it has, so that others do not take its room.
-            vms.demand = vms.prior_demand
-            vms.stay_as_they_are()
+            vms.stay_as_they_are(vms.before.demand)
             return
         vm_phase.consider(vms, demand, self.world)
-        self._arriving += len(vms.moves.arrive)
+        self._arriving += len(vms.asked.moves.arrive)
         if instance.block is None and instance.action is Action.NO_OP:
             # Left out of this plan: it keeps what it has, wherever that is.
             vms.be_left_behind(vm_phase.machine_trigger(self.world, vms))
@@ -233,7 +232,7 @@ class _Walk:
         for vms in objects:
             vm_phase.leave(vms)
         self.world.settle()
-        homeless = [vms for vms in objects if vms.moves.again]
+        homeless = [vms for vms in objects if vms.asked.moves.again]
         homeless.sort(key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0)
         for vms in homeless:
             vm_phase.put_back(vms)
@@ -245,12 +244,12 @@ class _Walk:
     def _look_at_hints_again(self, vms: VmObject) -> None:
         """Hints point at where their targets stand by now."""
         instance, family = vms.instance, vms.instance.type.vms
-        if vms.demand is None or instance.config is None or family is None:
+        if vms.asked.demand is None or instance.config is None or family is None:
             return
-        hinted = any(pool.hints for pool in vms.demand.pools)
+        hinted = any(pool.hints for pool in vms.asked.demand.pools)
         if hinted or "placement_hint" in instance.config:
             demand, _ = family.demand(instance.config, self.world.after, instance.address)
-            vms.demand = demand or vms.demand
+            vms.asked = replace(vms.asked, demand=demand or vms.asked.demand)
 
     # --- pass two: new VMs ---
 
@@ -288,7 +287,7 @@ class _Walk:
                 self._look_at_hints_again(vms)
                 vm_phase.place_new(vms, self.world)
                 self.world.hints.take_in([vms])
-                self._arrived += len(vms.moves.arrive)
+                self._arrived += len(vms.asked.moves.arrive)
                 self.blocks.request.progress(Stage.VMS, self._arrived, self._arriving)
             if instance.configured and instance.config is not None:
                 self._conclude(vms, evaluation)
@@ -298,18 +297,18 @@ class _Walk:
         """Settle the values of an instance, its VMs being placed."""
         instance = vms.instance
         computed = self._computed(vms)
-        unsettled = frozenset(computed) if vms.failed else frozenset()
+        unsettled = frozenset(computed) if vms.housing.failed else frozenset()
         self.blocks.conclude(instance, computed, evaluation, unsettled)
-        if instance.action is Action.NO_OP and vms.tokens:
+        if instance.action is Action.NO_OP and vms.housing.tokens:
             # Created again in the very same place: nothing to see in the values, a step all the same.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
-        if not vms.untouched and vms.demand is not None:
+        if not vms.untouched and vms.asked.demand is not None:
             instance.private = _placed_note(vms, self.blocks.request.state.serial + 1)
 
     def _computed(self, vms: VmObject) -> dict[str, Any]:
         """The computed attributes that show the placements; none where what stands is taken over as it is."""
         instance, family = vms.instance, vms.instance.type.vms
-        if instance.broken or vms.demand is None or family is None or instance.config is None:
+        if instance.broken or vms.asked.demand is None or family is None or instance.config is None:
             return {}
         stands = instance.prior is not None and not _argument_changed(instance)
         if stands and vms.untouched and not self.blocks.inventory.skus:

@@ -74,26 +74,26 @@ class HintTargets:
         with a cluster is to be with any of its VMs, so that hint binds an object of one VM alone.
         """
         values = vms.instance.config or vms.instance.planned
-        if not self._hinting or values is None or vms.demand is None:
+        if not self._hinting or values is None or vms.asked.demand is None:
             return []
         hinting = self._hinting.get(vms.instance.type.identify(values), {})
-        is_single = sum(len(pool.numbers) for pool in vms.demand.pools) == 1
+        is_single = sum(len(pool.numbers) for pool in vms.asked.demand.pools) == 1
         hints = []
         for owner, index, written in chain.from_iterable(hinting.values()):
-            if not owner.placed or owner is vms:
+            if not owner.housing.placed or owner is vms:
                 continue
             hint = _seen_from(owner, written)
             if is_single or not hint.affinity:
-                name = next(iter(owner.placed.values())).name
-                stands = not owner.moves.again
+                name = next(iter(owner.housing.placed.values())).name
+                stands = not owner.asked.moves.again
                 hints.append(HardHint(owner.instance.address, name, index, hint, stands=stands))
         return hints
 
     def of_itself(self, vms: VmObject) -> list[HardHint]:
         """The hard hints that an object of one VM has itself, each with its place among those written."""
-        if vms.demand is None or vms.instance.config is None:
+        if vms.asked.demand is None or vms.instance.config is None:
             return []
-        pool = vms.demand.pools[0]
+        pool = vms.asked.demand.pools[0]
         by_words = {(hint.target, hint.affinity, str(hint.scope)): hint for hint in pool.hints if hint.hard}
         hints = []
         for index, written in _hard_hints(vms.instance.config):
@@ -107,7 +107,7 @@ class HintTargets:
         """Names of machines and racks, or None when nothing has this id."""
         vms = self._objects.get(resource_id)
         if vms is not None:
-            places = [vm.placement for vm in vms.placed.values()]
+            places = [vm.placement for vm in vms.housing.placed.values()]
             return frozenset(place.machine for place in places), frozenset(place.rack for place in places)
         if resource_id in self._machines:
             machine, rack = self._machines[resource_id]
@@ -120,7 +120,7 @@ class HintTargets:
 
 def _seen_from(owner: VmObject, written: Mapping[str, Any]) -> Hint:
     """A hard hint of an object as it binds whom it names: with, or away from, the owner's VMs."""
-    places = [vm.placement for vm in owner.placed.values()]
+    places = [vm.placement for vm in owner.housing.placed.values()]
     return Hint(
         affinity=written["hint_type"] == "Affinity",
         hard=True,
@@ -286,7 +286,7 @@ def _stands_so(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
     """
     if (pool.pool, pool.zones) not in [(prior.pool, prior.zones) for prior in vms.prior_pools]:
         return False
-    machines = [vm.placement.machine for vm in vms.standing.values() if vm.pool == pool.pool]
+    machines = [vm.placement.machine for vm in vms.before.standing.values() if vm.pool == pool.pool]
     return all(machine in site.machines for machine in machines)
 
 
@@ -332,15 +332,15 @@ def last_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
 
 def _replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Of pools that would be replaced and are the only System pool of a cluster that stays."""
-    standing = [(vms, vms.prior_demand) for vms in objects if vms.prior_demand is not None]
+    standing = [(vms, vms.before.demand) for vms in objects if vms.before.demand is not None]
     system_pools: Counter[str] = Counter()
     for _, prior in standing:
         system_pools[prior.owner] += sum(pool.system for pool in prior.pools)
     for vms, prior in standing:
         stays = not vms.instance.replaced and vms.instance.block is not None
-        if vms.demand is None or not stays or system_pools[prior.owner] != 1:
+        if vms.asked.demand is None or not stays or system_pools[prior.owner] != 1:
             continue
-        pools = {pool.pool: pool for pool in vms.demand.pools}
+        pools = {pool.pool: pool for pool in vms.asked.demand.pools}
         for pool in prior.pools:
             if pool.system and pool.pool in pools and _is_replaced(vms, pool, pools[pool.pool]):
                 yield _last_system_pool(vms.instance, prior.cluster, pool)
@@ -348,11 +348,11 @@ def _replaced_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
 
 def _clusters_without_system_pool(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Of clusters that stay, had System pools, and would have none, whether their own blocks or others'."""
-    before = Counter(_owners_of_system_pools(vms.prior_demand for vms in objects))
-    after = Counter(_owners_of_system_pools(vms.demand for vms in objects))
+    before = Counter(_owners_of_system_pools(vms.before.demand for vms in objects))
+    after = Counter(_owners_of_system_pools(vms.asked.demand for vms in objects))
     for vms in objects:
-        prior, instance = vms.prior_demand, vms.instance
-        stays = vms.demand is not None and instance.block is not None and not instance.replaced
+        prior, instance = vms.before.demand, vms.instance
+        stays = vms.asked.demand is not None and instance.block is not None and not instance.replaced
         if prior is None or prior.parent_id or not stays:
             continue
         if before[prior.owner] and not after[prior.owner]:
@@ -372,7 +372,7 @@ def _owners_of_system_pools(demands: Iterable[VmDemand | None]) -> Iterator[str]
 
 def _is_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
     """Another trigger may stand before this one for every VM; the pool is replaced all the same."""
-    stands = any(name == pool.pool for name, _ in vms.standing)
+    stands = any(name == pool.pool for name, _ in vms.before.standing)
     return stands and bool(changed_argument(prior, pool))
 
 

@@ -177,7 +177,7 @@ def test_before_is_what_stood() -> None:
 def test_a_vm_that_stays_is_the_very_record_that_was_read_from_state() -> None:
     first = plan(site() + cluster("a", 3))
     second = plan(site() + cluster("a", 4), applied(first))
-    read = {id(vm) for vms in second.objects.values() for vm in vms.standing.values()}
+    read = {id(vm) for vms in second.objects.values() for vm in vms.before.standing.values()}
     kept = [vm for pool in the_site(second).pools for vm in pool.kept]
     assert len(kept) == 4
     assert all(id(vm) in read for vm in kept)

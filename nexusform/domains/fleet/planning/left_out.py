@@ -199,22 +199,22 @@ def _rows_of(
 def _nodes_gone(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
     """The nodes (cluster id and name) that this plan takes away, or makes anew under their old name."""
     for each in vms:
-        demand = each.prior_demand
+        demand = each.before.demand
         if demand is None:
             continue
         cluster_id = demand.owner.partition(":")[2]
-        for key in (*each.moves.leave, *each.moves.again, *each.moves.lost):
-            if key in each.standing:
-                yield cluster_id, each.standing[key].name
+        for key in (*each.asked.moves.leave, *each.asked.moves.again, *each.asked.moves.lost):
+            if key in each.before.standing:
+                yield cluster_id, each.before.standing[key].name
 
 
 def _standing(vms: Iterable[VmObject]) -> dict[str, set[str]]:
     """The nodes that stand before the plan, by cluster id."""
     nodes: dict[str, set[str]] = {}
     for each in vms:
-        if each.prior_demand is not None:
-            names = nodes.setdefault(each.prior_demand.owner.partition(":")[2], set())
-            for vm in each.standing.values():
+        if each.before.demand is not None:
+            names = nodes.setdefault(each.before.demand.owner.partition(":")[2], set())
+            for vm in each.before.standing.values():
                 names.update(vm.names)
     return nodes
 

@@ -62,12 +62,12 @@ def clusters_with_nodes(objects: Iterable[VmObject]) -> dict[str, NodeCluster]:
     parts: list[_Part] = []
     for vms in objects:
         attributes = vms.instance.planned
-        if vms.demand is None or vms.going or not attributes:
+        if vms.asked.demand is None or vms.going or not attributes:
             continue
-        seed = vms.site.scheduler.seed if vms.site is not None else DEFAULT_SEED
+        seed = vms.asked.site.scheduler.seed if vms.asked.site is not None else DEFAULT_SEED
         placed = tuple(vms.placed_vms())
-        again, arrive = frozenset(vms.moves.again), frozenset(vms.moves.arrive)
-        parts.append(_Part(vms.instance.type, attributes, vms.demand, placed, again, arrive, seed))
+        again, arrive = frozenset(vms.asked.moves.again), frozenset(vms.asked.moves.arrive)
+        parts.append(_Part(vms.instance.type, attributes, vms.asked.demand, placed, again, arrive, seed))
     return _clusters(parts)
 
 
