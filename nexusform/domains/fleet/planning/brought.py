@@ -295,7 +295,7 @@ def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str,
     held_before = {binding.cluster for binding in placement.asked.prior} - placement.given_up
     present = [binding.cluster for binding in placement.held]
     new_clusters = [cluster for cluster in present if cluster not in held_before]
-    came = [(cluster, str(placement.picked.get(cluster, ""))) for cluster in new_clusters]
+    came = [(cluster, str(placement.scheduled.picked.get(cluster, ""))) for cluster in new_clusters]
     # Of the note only these are carried on; the contents are written anew.
     placed_before = {PLACED: noted[PLACED]} if PLACED in noted else None
     of_hub = {ON_HUB: noted[ON_HUB]} if ON_HUB in noted else {}

@@ -45,7 +45,7 @@ def not_looked_at(placement: PlacementPlan, roster: Roster) -> tuple[MemberChang
     """
     kind = placement.asked.written.kind
     picks_all = kind is PlacementType.PICK_ALL
-    if not placement.asked.shown or (placement.fulfilled and not picks_all):
+    if not placement.asked.shown or (placement.scheduled.fulfilled and not picks_all):
         return ()
     refused = placement.asked.shown.get("refusals") or {}
     held = {binding.cluster for binding in placement.held}

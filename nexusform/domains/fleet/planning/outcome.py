@@ -68,7 +68,7 @@ _MOST_PASSED_OVER: Final = 40
 def passed_over(placements: Iterable[PlacementPlan]) -> Iterator[PassedOver]:
     """Why clusters of a small fleet have none of a placement, where the scheduler looked at it."""
     for placement in placements:
-        unselected = placement.status.unselected if placement.status is not None else ()
+        unselected = placement.scheduled.status.unselected if placement.scheduled.status is not None else ()
         if len(unselected) <= _MOST_PASSED_OVER:
             for decision in unselected:
                 yield PassedOver(placement.asked.instance.address, decision.cluster, decision.reason)
@@ -327,12 +327,12 @@ def _unfulfilled(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnosti
         brief = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
         yield _warned(placement, "no-member-cluster", text, brief=brief)
         return
-    if placement.abort is not None:
-        at = f" at cluster {placement.abort.cluster}" if placement.abort.cluster else ""
-        text = f"The scheduler stops{at}: {placement.abort.message}. What stands is kept."
+    if placement.scheduled.abort is not None:
+        at = f" at cluster {placement.scheduled.abort.cluster}" if placement.scheduled.abort.cluster else ""
+        text = f"The scheduler stops{at}: {placement.scheduled.abort.message}. What stands is kept."
         yield _warned(placement, "scheduling-stopped", text)
         return
-    status = placement.status
+    status = placement.scheduled.status
     if status is None or status.fulfilled:
         return
     reasons = [f"  - {decision.cluster}: {decision.reason}" for decision in status.unselected]
@@ -429,7 +429,7 @@ def _drifted(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnostic]:
     """What a fresh schedule would choose, told where a plan changes members under a placement that stays:
     information, never an action.
     """
-    if placement.asked.created or placement.abort is not None:
+    if placement.asked.created or placement.scheduled.abort is not None:
         return
     roster = rounds.roster
     difference = drift(

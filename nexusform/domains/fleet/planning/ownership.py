@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_model import IF_NO_DIFF, NEVER, ApplyStrategy
 from nexusform.domains.fleet.planning.contents import Loss
+from nexusform.domains.fleet.planning.decided import Owned
 from nexusform.domains.fleet.planning.overrides import Identity, identities, identity, opened
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding
@@ -75,20 +76,33 @@ def settle_owners(holdings: Sequence[Holding], sharing: Sharing) -> None:
     """Find for each placement what it does not get on which cluster."""
     claims: dict[tuple[str, Identity], list[_Claim]] = {}
     for placement, bindings, rolled in holdings:
-        placement.lost.clear()
-        placement.doubled.clear()
         if sharing.objects and not placement.asked.written.report_diff:
             for binding in bindings:
                 for claim in _claimed(placement, binding, rolled, sharing.objects):
                     claims.setdefault((binding.cluster, claim.object), []).append(claim)
+    found = {placement.address: _Found() for placement, _, _ in holdings}
     for (cluster, object_id), claimants in claims.items():
         direct_owner = sharing.direct.get(cluster, {}).get(object_id)
         if direct_owner is not None:
-            _settle_beside(claimants, cluster, direct_owner)
-        _settle_among(claimants, cluster)
+            _settle_beside(claimants, cluster, direct_owner, found)
+        _settle_among(claimants, cluster, found)
+    for placement, _, _ in holdings:
+        of_this = found[placement.address]
+        placement.owned = Owned(of_this.lost, of_this.doubled)
 
 
-def _settle_beside(claimants: Sequence[_Claim], cluster: str, direct_owner: tuple[str, Manifest]) -> None:
+class _Found(Struct, frozen=True):
+    # An `Owned` that is being filled.
+    lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
+    doubled: dict[str, dict[Identity, str]] = field(default_factory=dict)
+
+
+def _settle_beside(
+    claimants: Sequence[_Claim],
+    cluster: str,
+    direct_owner: tuple[str, Manifest],
+    found: Mapping[str, _Found],
+) -> None:
     """Settle who gets an object that the cluster gets without a placement, too. `direct_owner` is who brings
     it so, and what it is there.
     """
@@ -98,10 +112,11 @@ def _settle_beside(claimants: Sequence[_Claim], cluster: str, direct_owner: tupl
             continue
         refusal = _why_not_taken(claim.placement, claim.object, cluster, manifest)
         if refusal:
-            claim.placement.lost.setdefault(cluster, {})[claim.object] = Loss(owner, refusal)
+            lost = found[claim.placement.address].lost
+            lost.setdefault(cluster, {})[claim.object] = Loss(owner, refusal)
 
 
-def _settle_among(claimants: Sequence[_Claim], cluster: str) -> None:
+def _settle_among(claimants: Sequence[_Claim], cluster: str, found: Mapping[str, _Found]) -> None:
     """Settle who owns an object that these placements would have; the others lose it."""
     standing = [claim.placement for claim in claimants if claim.had_before]
     owner = min(standing, key=lambda p: p.asked.creation) if standing else claimants[0].placement
@@ -110,10 +125,11 @@ def _settle_among(claimants: Sequence[_Claim], cluster: str) -> None:
         if placement is owner:
             continue
         if claim.keeps:
-            placement.doubled.setdefault(cluster, {})[claim.object] = owner.asked.address
+            doubled = found[placement.address].doubled
+            doubled.setdefault(cluster, {})[claim.object] = owner.asked.address
             continue
         loss = Loss(owner.asked.address, _why_not_owned(placement.asked.written.apply), raced=not standing)
-        placement.lost.setdefault(cluster, {})[claim.object] = loss
+        found[placement.address].lost.setdefault(cluster, {})[claim.object] = loss
 
 
 class _Claim(Struct, frozen=True):
@@ -172,7 +188,7 @@ def ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _brought_twice(placement: PlacementPlan) -> Iterator[str]:
     """What state says that two placements brought to one cluster, a sentence for each object and owner."""
     clusters_of: dict[tuple[Identity, str], list[str]] = {}
-    for cluster, owners in sorted(placement.doubled.items()):
+    for cluster, owners in sorted(placement.owned.doubled.items()):
         for object_and_owner in owners.items():
             clusters_of.setdefault(object_and_owner, []).append(cluster)
     for (object_id, owner), clusters in clusters_of.items():
@@ -186,7 +202,7 @@ def _brought_twice(placement: PlacementPlan) -> Iterator[str]:
 def _lost(placement: PlacementPlan) -> Iterator[str]:
     """What the placement does not get because others have it, a sentence for each object and cause."""
     clusters_of: dict[tuple[Identity, Loss], list[str]] = {}
-    for cluster, losses in sorted(placement.lost.items()):
+    for cluster, losses in sorted(placement.owned.lost.items()):
         for object_and_loss in losses.items():
             clusters_of.setdefault(object_and_loss, []).append(cluster)
     for (object_id, loss), clusters in clusters_of.items():

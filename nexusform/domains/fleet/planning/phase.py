@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
+from msgspec.structs import replace
+
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
@@ -97,7 +99,7 @@ def plan_placements(
     diagnostics += not_abandoned(blocks.instances.values())
     refusals = rounds.refusals(placements) if blocks.request.want_rejected else {}
     rows = _rows(blocks.instances.values(), by_address, members, refusals)
-    rollouts = chain.from_iterable(placement.rollouts for placement in placements)
+    rollouts = chain.from_iterable(placement.rolled_out.timelines for placement in placements)
     return FleetOutcome(
         rows=tuple(rows),
         placements=by_address,
@@ -229,7 +231,7 @@ def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagno
         _, budget = hub.budgets.get(eviction.placement, (None, None))
         outcome = evict(eviction.cluster, target, budget.budget if budget is not None else None)
         if placement is not None:
-            placement.evictions.append((eviction.name, outcome))
+            placement.evictions = (*placement.evictions, (eviction.name, outcome))
         if not outcome.executed:
             text = f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
             kind = "eviction-is-not-executed" if outcome.valid else "invalid-eviction"
@@ -276,11 +278,15 @@ def roll_out_all(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
 def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Roll out what changed, within the strategy; a warning where it cannot go on."""
     outcome = placement.roll_out()
-    placement.held, placement.waves, placement.stalled = outcome.bindings, outcome.waves, outcome.stalled
-    placement.rolled |= outcome.reached
+    placement.held = outcome.bindings
+    rolled_out = placement.rolled_out
+    clusters = rolled_out.clusters | outcome.reached
+    placement.rolled_out = replace(
+        rolled_out, clusters=clusters, waves=outcome.waves, stalled=outcome.stalled
+    )
     timeline = rolling_timeline(placement)
     if timeline is not None:
-        placement.rollouts.append(timeline)
+        placement.rolled_out = placement.rolled_out.with_timeline(timeline)
     left = [cluster for cluster in outcome.stalled if cluster in placement.left]
     if left:
         yield from _staying_behind(placement, left)

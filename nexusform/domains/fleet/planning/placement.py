@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -12,65 +12,48 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.importers.fleet_export import FAILED, UNOVERRIDDEN, WAITING
 from nexusform.domains.fleet.planning.asked import Asked
 from nexusform.domains.fleet.planning.contents import (
-    Loss,
     ResourceSnapshot,
     availability_tracked,
     has_resources,
     read_bindings,
 )
+from nexusform.domains.fleet.planning.decided import Owned, RolledOut, Scheduled
 from nexusform.domains.fleet.planning.offer import Offer, Standing, Stock
-from nexusform.domains.fleet.planning.overrides import Identity, Rendered, identity, opened
+from nexusform.domains.fleet.planning.overrides import Rendered, identity, opened
 from nexusform.domains.fleet.scheduling.bindings import (
-    Abort,
     Binding,
-    BindingAction,
     BindingState,
-    Cause,
     PlacementType,
 )
 from nexusform.domains.fleet.scheduling.cycle import CycleResult
-from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import Eviction
-from nexusform.domains.fleet.scheduling.rollout import Readiness, Rollout, Wave, roll_out, target_of
+from nexusform.domains.fleet.scheduling.rollout import Readiness, Rollout, roll_out, target_of
 from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.domains.fleet.scheduling.watcher import Occasion, Trigger, Watched, trigger_of
+from nexusform.domains.fleet.scheduling.watcher import Occasion, Trigger, Watched
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
-from nexusform.plans.plan import Rollout as RolloutTimeline
 from nexusform.plans.plan import RolloutStep
 
 
 class PlacementPlan(Struct):
     """What is asked (`asked`), what there is to bring (`offer`, `stock`) and what of it stands (`standing`)
-    are settled before; all else is written as rounds, runs and rollouts go by. `held` is what it holds,
-    `picked` and `released` why clusters came and went. `doubled` are objects that state says another (an
-    address) has on a cluster, too. `decided` is what the last chain of cycles that picked any cluster started
-    from.
+    are settled before. As rounds, runs and rollouts go by `held`, what it holds, is another one, and so are
+    `scheduled`, `owned` and `rolled_out`, what was decided of it. `evictions` are those of this plan by name,
+    `rejoined` the members that left and come again, `workloads` what pods are foretold to run, by cluster.
     """
 
-    asked: Asked
-    offer: Offer
-    standing: Standing
-    stock: Stock
+    asked: Final[Asked]
+    offer: Final[Offer]
+    standing: Final[Standing]
+    stock: Final[Stock]
     held: tuple[Binding, ...]
-    fulfilled: bool
-    rolled: set[str] = field(default_factory=set)
-    brought_by: dict[str, str] = field(default_factory=dict)
-    lost: dict[str, dict[Identity, Loss]] = field(default_factory=dict)
-    doubled: dict[str, dict[Identity, str]] = field(default_factory=dict)
-    projection: tuple[tuple[Binding, ...], Rollout] | None = None
-    evictions: list[tuple[str, Eviction]] = field(default_factory=list)
-    status: SchedulingStatus | None = None
-    abort: Abort | None = None
-    ran: bool = False
-    decided: tuple[tuple[Binding, ...], Roster] | None = None
-    picked: dict[str, Trigger] = field(default_factory=dict)
-    released: dict[str, Trigger] = field(default_factory=dict)
-    waves: tuple[Wave, ...] = ()
-    stalled: tuple[str, ...] = ()
+    scheduled: Scheduled
+    owned: Owned = field(default_factory=Owned)
+    rolled_out: RolledOut = field(default_factory=RolledOut)
+    evictions: tuple[tuple[str, Eviction], ...] = ()
     rejoined: frozenset[str] = frozenset()
-    rollouts: list[RolloutTimeline] = field(default_factory=list)
-    workloads: dict[str, Any] = field(default_factory=dict)
-    observed: tuple[Mapping[str, str], tuple[str, ...]] | None = None
+    workloads: Final[dict[str, Any]] = field(default_factory=dict)
+    _projection: tuple[tuple[Binding, ...], Rollout] | None = None
+    _observed: tuple[Mapping[str, str], tuple[str, ...]] | None = None
 
     @property
     def address(self) -> str:
@@ -123,7 +106,7 @@ class PlacementPlan(Struct):
 
     def turn_of(self, cluster: str) -> tuple[str, RolloutStep] | None:
         """When it is a cluster's turn in the last rollout that concerns it, and what rolls out."""
-        for timeline in reversed(self.rollouts):
+        for timeline in reversed(self.rolled_out.timelines):
             for step in timeline.steps:
                 if cluster in step.clusters:
                     return timeline.cause, step
@@ -134,7 +117,7 @@ class PlacementPlan(Struct):
         """Whether bindings that state had are gone: somebody removed them."""
         if self.missing:
             return True
-        if self.asked.created or not self.fulfilled:
+        if self.asked.created or not self.scheduled.fulfilled:
             return False
         expected = self.asked.snapshot.number_of_clusters or 0
         if self.asked.written.kind is PlacementType.PICK_FIXED and self.asked.written.policy:
@@ -166,11 +149,11 @@ class PlacementPlan(Struct):
     @property
     def moved(self) -> bool:
         """Whether a rollout of this plan changes what any cluster has."""
-        if self.held != self.asked.prior or self.rolled:
+        if self.held != self.asked.prior or self.rolled_out.clusters:
             return True
         on_cluster = self.standing.contents.on_cluster
         refused_before = {cluster: content.refused for cluster, content in on_cluster.items()}
-        if not self.lost and not any(refused_before.values()):
+        if not self.owned.lost and not any(refused_before.values()):
             return False
         for cluster, content in self.contents_after().items():
             if content.refused != refused_before.get(cluster, ()):
@@ -179,7 +162,7 @@ class PlacementPlan(Struct):
 
     def watched(self) -> Watched:
         """As the watcher sees it."""
-        return Watched(self.address, self.asked.written.kind, self.fulfilled)
+        return Watched(self.address, self.asked.written.kind, self.scheduled.fulfilled)
 
     # --- what it brings ---
 
@@ -188,7 +171,7 @@ class PlacementPlan(Struct):
         belongs to others is left out. None when nothing is there.
         """
         content = self._brought(binding, rolled)
-        lost = self.lost.get(binding.cluster, {})
+        lost = self.owned.lost.get(binding.cluster, {})
         if content is None or not (lost or content.refused):
             return content
         claimed = self.claimed(binding, rolled)
@@ -232,12 +215,12 @@ class PlacementPlan(Struct):
         """How a rolling update of what it holds goes."""
         if self.offer.refused is not None:
             return Rollout((), self.held)
-        if self.projection is None or self.projection[0] is not self.held:
+        if self._projection is None or self._projection[0] is not self.held:
             written, latest = self.asked.written, self.stock.snapshots[-1]
             target = target_of(written.policy, self.asked.snapshot.number_of_clusters, self.held)
             outcome = roll_out(self.held, written.rolling, target, latest.index, self._readiness(latest))
-            self.projection = (self.held, outcome)
-        return self.projection[1]
+            self._projection = (self.held, outcome)
+        return self._projection[1]
 
     @property
     def left(self) -> frozenset[str]:
@@ -341,11 +324,11 @@ class PlacementPlan(Struct):
         """Where a hub shows it otherwise than it was foretold: by cluster that came there the one that went
         for it ("" = none did), and the clusters that went without another. Nothing where state has none.
         """
-        if self.observed is None:
-            self.observed = self._observed()
-        return self.observed
+        if self._observed is None:
+            self._observed = self._look()
+        return self._observed
 
-    def _observed(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    def _look(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
         instance = self.asked.instance
         if not self.asked.shown or instance.prior is None or instance.before is None:
             return {}, ()
@@ -362,17 +345,17 @@ class PlacementPlan(Struct):
             return ()
         # What a rollout takes along is not left to the next change, even where it is held up.
         rolling = self.standing.outdated if self._begins(self.stock.snapshots[-1].index) else frozenset()
-        return tuple(sorted(self.standing.otherwise - rolling - self.rolled))
+        return tuple(sorted(self.standing.otherwise - rolling - self.rolled_out.clusters))
 
     def contents_after(self) -> dict[str, Rendered]:
         """What stands on each cluster after the plan."""
-        contents = {binding.cluster: self.content(binding, self.rolled) for binding in self.held}
+        contents = {binding.cluster: self.content(binding, self.rolled_out.clusters) for binding in self.held}
         return {cluster: content for cluster, content in contents.items() if content is not None}
 
     def reoverridden(self, binding: Binding) -> bool:
         """Whether the plan gives the cluster of a binding what other overrides make of its objects."""
         before = self.standing.contents.on_cluster.get(binding.cluster)
-        after = self.content(binding, self.rolled)
+        after = self.content(binding, self.rolled_out.clusters)
         if before is None or after is None:
             return False
         return not before.reads_like(after)
@@ -382,21 +365,8 @@ class PlacementPlan(Struct):
     ) -> bool:
         """Note what a chain of cycles did that started from these bindings; whether any of them changed."""
         held_before = self.held
-        if any(change.cause is Cause.PICKED for change in result.changes):
-            self.decided = (start, roster)
         self.held = result.bindings
-        self.abort = result.abort
-        self.ran = True
-        if result.status is not None:
-            self.status = result.status
-            self.fulfilled = result.status.fulfilled
-        for change in result.changes:
-            trigger = trigger_of(change, occasion)
-            if change.change in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
-                self.released[change.cluster] = trigger
-                self.picked.pop(change.cluster, None)
-            else:
-                self.picked[change.cluster] = trigger
+        self.scheduled = self.scheduled.after(result, occasion, start, roster)
         return held_before != self.held
 
 
@@ -418,4 +388,4 @@ def _clusters_in(bindings: Iterable[Binding]) -> set[str]:
 
 def begin(asked: Asked, offer: Offer, standing: Standing, stock: Stock) -> PlacementPlan:
     """A placement before its first round."""
-    return PlacementPlan(asked, offer, standing, stock, held=asked.prior, fulfilled=asked.fulfilled)
+    return PlacementPlan(asked, offer, standing, stock, asked.prior, Scheduled(asked.fulfilled))

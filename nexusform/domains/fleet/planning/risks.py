@@ -37,7 +37,7 @@ def _no_ready_copy(placement: PlacementPlan, workloads: list[Manifest]) -> Itera
     coming = _clusters_with_resources(placement.held) - ready
     if not workloads or not ready or not coming:
         return
-    for number, wave in enumerate(placement.waves, 1):
+    for number, wave in enumerate(placement.rolled_out.waves, 1):
         ready -= set(wave.deleted)
         if not ready:
             names = first_of([manifest.title for manifest in workloads], _MOST_NAMED)

@@ -92,7 +92,9 @@ def _let_leave(
         clusters = {binding.cluster for binding in placement.asked.prior}
         placement.rejoined = frozenset(clusters.intersection(anew))
         placement.held = tuple(binding for binding in placement.held if binding.cluster not in anew)
-        placement.released |= dict.fromkeys(placement.rejoined, Trigger.CLUSTER_LEFT)
+        left = dict.fromkeys(placement.rejoined, Trigger.CLUSTER_LEFT)
+        scheduled = placement.scheduled
+        placement.scheduled = replace(scheduled, released={**scheduled.released, **left})
     place_pods(placements, members, pods, rounds)
     for name, member in anew.items():
         members[name].now = member
@@ -108,7 +110,7 @@ def after_runs(
     placed = rounds.placed
     for placement in placements:
         if placement.asked.external:
-            placed -= {(placement.address, cluster) for cluster in placement.rolled}
+            placed -= {(placement.address, cluster) for cluster in placement.rolled_out.clusters}
     place_pods(placements, members, pods, rounds)
     if not _refreshed(members, pods):
         return rounds
@@ -176,7 +178,7 @@ def _settle(
     leaving = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving |= {member.name for member in roster.members if member.leaving}
     held_clusters = {binding.cluster for binding in placement.held}
-    is_first_cycle = not placement.ran
+    is_first_cycle = not placement.scheduled.ran
     occasion = Occasion(
         created=placement.asked.first_time and is_first_cycle,
         policy_changed=placement.asked.policy_changed and is_first_cycle,
@@ -242,7 +244,7 @@ def _rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet
     do is seen once they are carried out.
     """
     if placement.asked.external:
-        return placement.held, placement.rolled
+        return placement.held, placement.rolled_out.clusters
     rollout = placement.roll_out()
     return rollout.bindings, rollout.reached
 

@@ -103,8 +103,8 @@ def _why_gone(placement: PlacementPlan, cluster: str) -> Trigger:
     """Why a placement leaves a cluster: an eviction, else what its cycles noted, else what takes it away."""
     if cluster in placement.evicted:
         return Trigger.EVICTED
-    if cluster in placement.released:
-        return placement.released[cluster]
+    if cluster in placement.scheduled.released:
+        return placement.scheduled.released[cluster]
     by_run = placement.asked.external and placement.turn_of(cluster) is not None
     return Trigger.STAGED_RUN if by_run else Trigger.POLICY_CHANGED
 
@@ -191,9 +191,9 @@ def _what_happens(
     """What happens to a binding, its trigger and the reason in words."""
     cluster = binding.cluster
     if prior is None:
-        trigger = placement.picked.get(cluster, Trigger.PLACEMENT_CREATED)
+        trigger = placement.scheduled.picked.get(cluster, Trigger.PLACEMENT_CREATED)
         return PlacementAction.PLACE, str(trigger), f"{REASONS.get(trigger, '')}: {selected(binding).reason}"
-    rolled_overrides = cluster in placement.rolled and placement.reoverridden(binding)
+    rolled_overrides = cluster in placement.rolled_out.clusters and placement.reoverridden(binding)
     new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or new_resources or rolled_overrides:
         trigger = _trigger_of_update(placement, prior, binding)
@@ -210,8 +210,8 @@ def _trigger_of_update(placement: PlacementPlan, prior: Binding, binding: Bindin
     """Why a binding that stays is changed: it is given up, picked again, or gets other resources."""
     if binding.state is BindingState.UNSCHEDULED:
         return _why_gone(placement, binding.cluster)
-    if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.picked:
-        return placement.picked[binding.cluster]
+    if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduled.picked:
+        return placement.scheduled.picked[binding.cluster]
     return Trigger.STAGED_RUN if placement.asked.external else placement.other_trigger
 
 
@@ -244,7 +244,7 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
     changes = observations(member.before, member.now, ask)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {why_kept(placement)}"
-    if trigger_for(member.before, member.now) is not None and not placement.ran:
+    if trigger_for(member.before, member.now) is not None and not placement.scheduled.ran:
         return "", f"kept: {why_kept(placement)}"
     return "", ""
 
@@ -252,7 +252,7 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
 def why_kept(placement: PlacementPlan) -> str:
     """Why a placement does not leave what it holds, though it would be placed otherwise today."""
     kind = placement.asked.written.kind
-    return NOT_MOVED if kind is PlacementType.PICK_N and not placement.fulfilled else KEPT[kind]
+    return NOT_MOVED if kind is PlacementType.PICK_N and not placement.scheduled.fulfilled else KEPT[kind]
 
 
 # --- timelines -----------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ _UPDATE: Final = str(StepKind.UPDATE)
 
 def rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     """The waves of a rolling update; None where one wave does all."""
-    waves = placement.waves
+    waves = placement.rolled_out.waves
     if len(waves) <= 1:
         return None
     index = placement.stock.snapshots[-1].index if placement.stock.snapshots else None

@@ -101,15 +101,17 @@ def _run(
     instance.private = replace(terms.fixed, done=tuple(done), ended=ended).note()
     steps = steps_of(terms.plan, run.name, frozenset(failures))
     timeline = run_timeline(placement, run.name, terms.resource_snapshot, steps, outcome)
-    placement.rollouts.append(timeline)
+    placement.rolled_out = placement.rolled_out.with_timeline(timeline)
     placement.held = outcome.bindings
     for step in outcome.steps:
         if step.kind is StepKind.UPDATE:
             updated_now = set(step.clusters) - {*begun.done}
             words = run_words(run.resource_index, run.name)
             changed = _changed_by(placement, terms, updated_now)
-            placement.brought_by |= dict.fromkeys(changed, words)
-            placement.rolled |= updated_now
+            rolled_out = placement.rolled_out
+            brought_by = {**rolled_out.brought_by, **dict.fromkeys(changed, words)}
+            clusters = rolled_out.clusters | updated_now
+            placement.rolled_out = replace(rolled_out, clusters=clusters, brought_by=brought_by)
     if outcome.stuck:
         yield warned("staged-run-is-stuck", _stuck_text(outcome.stuck, failures))
     if outcome.waits_for:
@@ -129,7 +131,7 @@ def _changed_by(placement: PlacementPlan, terms: _Terms, clusters: set[str]) -> 
             or binding.state is not BindingState.BOUND
             or binding.deleting
             or binding.resource_snapshot != terms.resource_snapshot
-            or cluster in placement.rolled | placement.given_up
+            or cluster in placement.rolled_out.clusters | placement.given_up
             or content is None
             or brought is None
             or not content.names_like(brought)
@@ -289,7 +291,7 @@ def _terms(
         placement.held,
         placement.asked.snapshot,
         _cluster_count(placement),
-        placement.fulfilled,
+        placement.scheduled.fulfilled,
         roster.members,
         stages or (),
     )

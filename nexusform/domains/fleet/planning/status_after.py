@@ -38,7 +38,7 @@ from nexusform.domains.fleet.scheduling.status import (
 def status_after(placement: PlacementPlan) -> dict[str, Any]:
     """The conditions and the statuses of clusters, as attributes."""
     prior = placement.asked.prior_attributes
-    scheduling = placement.status
+    scheduling = placement.scheduled.status
     if _stays_on_its_hub(placement):
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     if scheduling is None and prior.get("conditions") is not None:
@@ -58,7 +58,7 @@ def status_after(placement: PlacementPlan) -> dict[str, Any]:
     )
     conditions = write_conditions(status.conditions)
     statuses = write_statuses(_in_former_order(placement, status))
-    if placement.asked.external and not placement.rolled and _picked_again(placement):
+    if placement.asked.external and not placement.rolled_out.clusters and _picked_again(placement):
         # A hub that sees no other clusters leaves what it said of the rollout, of the evicted clusters too,
         # until a run, or another change, makes it look. Seen on a running hub.
         conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
@@ -137,7 +137,7 @@ def _in_former_order(placement: PlacementPlan, status: PlacementStatus) -> Place
         return is_nameless, position_of.get(cluster.cluster, len(position_of))
 
     clusters = [
-        replace(cluster, failed=_failed(placement.lost.get(cluster.cluster, {})))
+        replace(cluster, failed=_failed(placement.owned.lost.get(cluster.cluster, {})))
         for cluster in status.clusters
     ]
     return replace(status, clusters=tuple(sorted(clusters, key=order)))
@@ -166,8 +166,10 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     refusing = placement.refusing
     unsure = placement.unsure if placement.asked.external else frozenset()
     # Of the version that it has, other overrides are held up.
-    held_up = () if placement.asked.external else placement.stalled
-    brought_before = _run_words_before(placement) if placement.asked.external else {}
+    held_up = () if placement.asked.external else placement.rolled_out.stalled
+    brought_by = {}
+    if placement.asked.external:
+        brought_by = {**_run_words_before(placement), **placement.rolled_out.brought_by}
     # Of a namespaced placement its namespace stands before the name.
     work = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
@@ -180,9 +182,9 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
         if binding.cluster in held_up and progress.rollout_started == TRUE:
             progress = replace(progress, rollout_started=FALSE, held_up=True)
         if placement.asked.external:
-            run = placement.brought_by.get(binding.cluster) or brought_before.get(binding.cluster, "")
+            run = brought_by.get(binding.cluster, "")
             is_known = binding.state is BindingState.BOUND and binding.cluster not in unsure
-            started = TRUE if is_known or binding.cluster in placement.rolled else UNKNOWN
+            started = TRUE if is_known or binding.cluster in placement.rolled_out.clusters else UNKNOWN
             progress = replace(progress, rollout_started=started, run=run)
             progress = _as_reported(placement, binding.cluster, progress)
         content = contents.get(binding.cluster)
@@ -209,7 +211,7 @@ def _progress(placement: PlacementPlan) -> dict[str, Progress]:
 def _as_reported(placement: PlacementPlan, cluster: str, progress: Progress) -> Progress:
     """The progress where a staged run has still to bring another way of applying: its conditions wait."""
     apply = placement.asked.applied_as(cluster)
-    if apply is None or cluster in placement.rolled:
+    if apply is None or cluster in placement.rolled_out.clusters:
         return progress
     reports = apply.type == REPORT_DIFF
     if reports == placement.asked.written.report_diff:

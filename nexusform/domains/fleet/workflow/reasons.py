@@ -68,7 +68,7 @@ def placement_reason(
         {row.object: row for row in rows},
         {name: note for name, note in notes.items() if note is not None},
         given_up=tuple(binding.cluster for binding in placement.held if binding.cluster not in held),
-        fulfilled=placement.fulfilled,
+        fulfilled=placement.scheduled.fulfilled,
     )
     if secret:
         return reason
@@ -92,7 +92,7 @@ def _as_decided(
     placement: PlacementPlan, held: Mapping[str, Binding], roster: Roster
 ) -> PlacementExplanation:
     """The decision as it was taken, with the bindings that are held now."""
-    held_then, roster_then = placement.decided or (placement.held, roster)
+    held_then, roster_then = placement.scheduled.decided or (placement.held, roster)
     policy = placement.asked.policy_in(roster_then)
     snapshot, namespace = placement.asked.snapshot, placement.asked.written.namespace
     explanation = fleet_explanation.explain(held_then, roster_then, policy, snapshot, namespace)
@@ -106,7 +106,7 @@ def _on_cluster(
     """The objects of the snapshot that a cluster's binding points to, and what the cluster has of them. Of a
     cluster without a binding, and under one that brought nothing yet: what it would get.
     """
-    content = placement.content(binding, placement.rolled) if binding is not None else None
+    content = placement.content(binding, placement.rolled_out.clusters) if binding is not None else None
     if binding is None or content is None:
         would_get = placement.stock.snapshots[-1].index if placement.stock.snapshots else None
         return placement.offer.selected, placement.stock.rendered(would_get, cluster)

@@ -440,9 +440,9 @@ def _outcomes(as_it_is: _Play, after: _Play) -> Iterator[PlacementOutcome]:
             after=_standing(placement, placement.held),
             rows=tuple(row for row in binding_rows_of_it if anyway.get(_key(row)) != row),
             pods=tuple(row for row in pod_rows_of_it if anyway.get(_key(row)) != row),
-            status=placement.status,
+            status=placement.scheduled.status,
             fresh=_fresh(former, placement, as_it_is.roster, after.roster),
-            stopped=placement.abort if former.abort is None else None,
+            stopped=placement.scheduled.abort if former.scheduled.abort is None else None,
             anyway=tuple(row for row in binding_rows_of_it if anyway.get(_key(row)) == row),
         )
 
@@ -472,7 +472,7 @@ def _fresh(
     fresh = _drift(placement, roster)
     barred = _eligible(former, former_roster) - _eligible(placement, roster)
     differs_anyway = fresh == _drift(former, former_roster) and barred.isdisjoint(fresh.lost)
-    return PolicyDrift((), ()) if placement.picked or differs_anyway else fresh
+    return PolicyDrift((), ()) if placement.scheduled.picked or differs_anyway else fresh
 
 
 def _drift(placement: PlacementPlan, roster: Roster) -> PolicyDrift:
@@ -497,7 +497,7 @@ def _standing(placement: PlacementPlan, bindings: Iterable[Binding]) -> Standing
         written.kind,
         placement.asked.external,
         tuple(held),
-        placement.fulfilled,
+        placement.scheduled.fulfilled,
     )
 
 
