@@ -15,6 +15,7 @@ from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.domain_table import Loaded, explainers_of_domains
 from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.registry import noun_of
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pool_reasons import explain_pools
@@ -29,6 +30,7 @@ from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
+from nexusform.words import listed
 from nexusform.workflow.place import Place
 from nexusform.workflow.project import Opened, Project, open_project
 from nexusform.workflow.run import base_request
@@ -163,7 +165,7 @@ class _Question(Struct, frozen=True):
         names = self._names(planned, standing)
         names_of_platform = {vm.platform_name or name: name for name, (_, vm) in standing.items()}
         if not names:
-            return Explanations(diagnostics=(*_errors(planned), self._nothing()))
+            return Explanations(diagnostics=(*_errors(planned), self._nothing(planned)))
         if self.name not in {*names, *names_of_platform} and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
@@ -278,7 +280,16 @@ class _Question(Struct, frozen=True):
             if row.kind == VM and row.object == name and self.pattern.matches(row.address)
         )
 
-    def _nothing(self) -> Diagnostic:
+    def _nothing(self, planned: PlanResult) -> Diagnostic:
+        """Nothing is placed there, or what is placed belongs to a domain that explains nothing."""
+        rows = (row for row in planned.plan.placements if self.pattern.matches(row.address))
+        nouns = sorted({noun_of(row.kind) for row in rows if row.kind != VM})
+        if nouns:
+            return error(
+                "nothing-to-explain",
+                f"What the plan places at {self.pattern} ({listed(nouns)}) follows no rule that could be "
+                "explained. `nexusform plan -details` shows where it is.",
+            )
         known = self._known()
         near = "" if str(self.pattern) in known else did_you_mean(str(self.pattern), known)
         return error(

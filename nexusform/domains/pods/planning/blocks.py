@@ -158,10 +158,11 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere)
 
 def plan_fleet_objects(blocks: Blocks, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
     """Phase 5: members and whatever else stands on the hub, manifests in batches."""
-    phase, kind_of = blocks.order.of(FLEET_PHASE), blocks.request.registries.kind_of
-    manifests = frozenset(block.address for block in phase if kind_of(block.type) is Kind.MANIFEST)
+    types = blocks.request.registries.resource_types
+    phase = [block for block in blocks.order.of(FLEET_PHASE) if types[block.type].fleet is not None]
+    manifests = frozenset(block.address for block in phase if types[block.type].kind is Kind.MANIFEST)
     problems: list[Diagnostic] = []
-    for batch in _batches(blocks.order, manifests):
+    for batch in _batches(phase, blocks.order, manifests):
         if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
@@ -255,13 +256,15 @@ def _age(instance: Instance) -> tuple[bool, int]:
     return (False, instance.prior.creation) if instance.prior is not None else (True, 0)
 
 
-def _batches(order: Order, manifests: AbstractSet[ConfigAddress]) -> list[list[ResourceBlock]]:
+def _batches(
+    phase: Sequence[ResourceBlock], order: Order, manifests: AbstractSet[ConfigAddress]
+) -> list[list[ResourceBlock]]:
     """Blocks of phase 5 in an order that keeps what they refer to before them: manifests together, as far
     as none refers to another, every other block alone.
     """
     batches: list[list[ResourceBlock]] = []
     waiting: list[ResourceBlock] = []
-    for block in order.of(FLEET_PHASE):
+    for block in phase:
         needs = order.direct_needs(block.address)
         if any(other.address in needs for other in waiting):
             batches.append(waiting)

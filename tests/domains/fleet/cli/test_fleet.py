@@ -296,6 +296,18 @@ def test_explain_of_a_member_is_what_every_placement_says_of_it(nf: Callable[...
     assert "No placement looks at a: there is none in the configuration." in " ".join(told.split())
 
 
+def test_what_no_domain_explains_is_said_to_be_placed(
+    nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied(nf, FLEET + ENVELOPE)
+    monkeypatch.setattr("nexusform.workflow.explain._EXPLAINERS", {})
+    code, _, told = nf(FLEET + ENVELOPE, "explain", WEB, "a")
+    assert code == 1
+    said = " ".join(told.replace("│", " ").split())
+    assert "follows no rule that could be explained" in said
+    assert "has anything placed" not in said
+
+
 def test_show_prints_what_was_written(nf: Callable[..., Told]) -> None:
     manifest = """
 resource "fleet_cluster_resource_placement" "web" {

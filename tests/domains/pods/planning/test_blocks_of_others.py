@@ -1,0 +1,29 @@
+"""Blocks of phase 5 that belong to another domain: fleet and pods leave them to it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.fleet.types.fleet_member_cluster import FLEET_MEMBER_CLUSTER
+from nexusform.ports import Registries
+from nexusform.resource_types.nexus_site import NEXUS_SITE
+from tests.planning import harness
+
+CONFIGURATION = """
+resource "fleet_member_cluster" "m" {
+  labels = { region = "west" }
+}
+resource "network_slice" "s" {
+  name = "s"
+}
+"""
+
+
+def test_the_phase_of_a_fleet_plans_the_types_of_a_fleet_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = replace(NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, offer=None)
+    known = harness.all_types()
+    types = Registries({**known.resource_types, foreign.name: foreign}, known.data_sources)
+    monkeypatch.setattr(harness, "all_types", lambda: types)
+    planned = {str(change.address) for change in harness.plan(CONFIGURATION).plan.changes}
+    assert planned == {"fleet_member_cluster.m"}  # the other one is for its own domain to plan

@@ -1,0 +1,48 @@
+"""Tables for spreadsheets: the columns of places."""
+
+from __future__ import annotations
+
+import csv
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.rendering.json import placements_csv
+from nexusform.rendering.json.placements_csv import render_csv
+from nexusform.rendering.report.placement_rows import Detail
+from nexusform.scheduling.decision import Place
+
+USUAL = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
+
+
+class _Slice(Place, frozen=True):
+    band: str
+    ports: tuple[int, ...]
+
+
+def _document(place: Place | None) -> dict[str, Any] | None:
+    if not isinstance(place, _Slice):
+        return None
+    return {"machine": "m1", "band": place.band, "ports": list(place.ports)}
+
+
+def test_what_only_places_of_another_kind_say_has_columns_of_its_own(
+    plans: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plans.added_cluster()
+    rows = made.placements
+    sliced = replace(rows[0], kind="slice", source=None, target=_Slice("=low", (7, 9)))
+    monkeypatch.setattr(placements_csv, "place_document", _document)
+    table = list(csv.DictReader(render_csv(replace(made, placements=(sliced,)), Detail.CHANGED).splitlines()))
+    assert [name for name in table[0] if name.startswith("to_")] == [
+        f"to_{name}" for name in (*USUAL, "band", "ports")
+    ]
+    assert (table[0]["to_machine"], table[0]["to_band"], table[0]["to_ports"]) == ("m1", "'=low", "7 9")
+    assert table[0]["from_band"] == ""
+
+
+def test_a_table_of_usual_places_has_the_usual_columns(plans: SimpleNamespace) -> None:
+    head = render_csv(plans.added_cluster(), Detail.CHANGED).splitlines()[0].split(",")
+    assert [name for name in head if name.startswith("from_")] == [f"from_{name}" for name in USUAL]
