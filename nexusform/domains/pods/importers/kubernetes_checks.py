@@ -1,4 +1,7 @@
-"""What the API server refuses of several fields of Kubernetes' kinds together: a table of checks by type.
+"""What the API server refuses of several fields of workloads together: a table of checks by type.
+
+It is here that decides whether pods come to exist. What is wrong with a Service, a Role or a ConfigMap says
+whoever applies it.
 
 A check reads an object of its type and gives what is wrong: where, the end of the path to it, and a clause.
 Values of the wrong type are judged elsewhere, and read as absent here.
@@ -244,61 +247,10 @@ def _selector(selector: Node) -> Iterator[Wrong]:
 # --- other kinds -------------------------------------------------------------------------------
 
 
-def _service(spec: Node) -> Iterator[Wrong]:
-    kind, ports = spec.at("type").text, list(_listed(spec, "ports"))
-    if kind == "ExternalName":
-        if not spec.at("externalName").text:
-            yield spec, ".externalName", "is missing."
-    elif not ports and spec.at("ports").absent and spec.at("clusterIP").text != "None":
-        yield spec, ".ports", "is missing."
-    if len(ports) > 1:
-        for port, path in ports:
-            if port.at("name").absent:
-                yield port, f"{path}.name", "is missing: with several ports each has a name."
-    yield from _twice(iter(ports), "port")
-    yield from _labels(spec, "selector")
-
-
-_OF_RESOURCES: Final = ("apiGroups", "resources", "resourceNames")
-
-
-def _rule(rule: Node) -> Iterator[Wrong]:
-    resources = _written(rule, *_OF_RESOURCES)
-    if rule.at("nonResourceURLs").data:
-        if resources:
-            yield rule.at("nonResourceURLs"), ".nonResourceURLs", f"cannot stand beside {resources[0]}."
-        return
-    for key in ("apiGroups", "resources"):
-        if not rule.at(key).data:
-            yield rule, f".{key}", "must have an entry."
-
-
-def _role(role: Node) -> Iterator[Wrong]:
-    for rule, path in _listed(role, "rules"):
-        place = rule.at("nonResourceURLs")
-        if place.data and not _written(rule, *_OF_RESOURCES):
-            yield place, f"{path[1:]}.nonResourceURLs", "is for a ClusterRole only."
-
-
-def _cluster_role_binding(binding: Node) -> Iterator[Wrong]:
-    kind = binding.at("roleRef", "kind")
-    if kind.text == "Role":
-        yield kind, "roleRef.kind", 'is "Role"; here it must be ClusterRole.'
-    for subject, path in _listed(binding, "subjects"):
-        if subject.at("kind").text == "ServiceAccount" and not subject.at("namespace").text:
-            yield subject, f"{path[1:]}.namespace", "is missing: a ServiceAccount has one."
-
-
 def _claim(spec: Node) -> Iterator[Wrong]:
     requests = spec.at("resources", "requests")
     if isinstance(requests.data, dict) and requests.data and requests.at("storage").absent:
         yield requests, ".resources.requests.storage", "is missing."
-
-
-def _autoscaler(spec: Node) -> Iterator[Wrong]:
-    least = _number(spec.at("minReplicas"), 1)
-    if _number(spec.at("maxReplicas"), least) < least:
-        yield spec.at("maxReplicas"), ".maxReplicas", f"must be at least minReplicas ({least})."
 
 
 def _disruption_budget(spec: Node) -> Iterator[Wrong]:
@@ -306,47 +258,12 @@ def _disruption_budget(spec: Node) -> Iterator[Wrong]:
         yield spec.at("maxUnavailable"), ".maxUnavailable", "cannot stand beside minAvailable."
 
 
-def _ingress(spec: Node) -> Iterator[Wrong]:
-    if not _written(spec, "defaultBackend", "rules"):
-        yield spec, "", "must have rules or a defaultBackend."
-
-
-def _ingress_path(path: Node) -> Iterator[Wrong]:
-    absolute = path.at("path").text.startswith("/")
-    if path.at("pathType").text in ("Exact", "Prefix") and not absolute:
-        yield path.at("path"), ".path", "must begin with /."
-
-
-_NEEDED_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
-}
-
-
-def _secret(secret: Node) -> Iterator[Wrong]:
-    kind = secret.at("type").text
-    for key in _NEEDED_KEYS.get(kind, ()):
-        if secret.at("data", key).data is None and secret.at("stringData", key).data is None:
-            yield secret, f"data.{key}", f"is missing, which a Secret of type {kind} has."
-
-
-def _config_map(config_map: Node) -> Iterator[Wrong]:
-    for key, below in config_map.at("binaryData").fields():
-        if not config_map.at("data", key).absent:
-            yield below, f"binaryData.{key}", "stands in data already."
-
-
 CHECKS: Final[Mapping[str, Check]] = {
     "apps_v1.DaemonSetSpec": _lasting,
     "apps_v1.DeploymentSpec": _deployment,
     "apps_v1.ReplicaSetSpec": _lasting,
     "apps_v1.StatefulSetSpec": _lasting,
-    "autoscaling_v1.HorizontalPodAutoscalerSpec": _autoscaler,
-    "autoscaling_v2.HorizontalPodAutoscalerSpec": _autoscaler,
     "batch_v1.JobSpec": _job,
-    "core_v1.ConfigMap": _config_map,
     "core_v1.Container": _container,
     "core_v1.EnvVar": _environment,
     "core_v1.EnvVarSource": _one_source,
@@ -358,18 +275,11 @@ CHECKS: Final[Mapping[str, Check]] = {
     "core_v1.Probe": _probe,
     "core_v1.ReplicationControllerSpec": _runs_on,
     "core_v1.ResourceRequirements": _resources,
-    "core_v1.Secret": _secret,
-    "core_v1.ServiceSpec": _service,
     "core_v1.Toleration": _toleration,
     "core_v1.Volume": _volume,
     "meta_v1.LabelSelector": _selector,
     "meta_v1.LabelSelectorRequirement": _requirement,
-    "networking_v1.HTTPIngressPath": _ingress_path,
-    "networking_v1.IngressSpec": _ingress,
     "policy_v1.PodDisruptionBudgetSpec": _disruption_budget,
-    "rbac_v1.ClusterRoleBinding": _cluster_role_binding,
-    "rbac_v1.PolicyRule": _rule,
-    "rbac_v1.Role": _role,
 }
 
 

@@ -1,4 +1,4 @@
-"""What the API server asks of the fields of Kubernetes' kinds beyond their type: a table.
+"""What the API server asks of fields beyond their type, of what decides whether pods come to exist: a table.
 
 A line is a type of kubernetes_fields.py and its fields: `!` it must be written (no empty text, list or
 mapping), `=A|B` the words that it may be, `1..9` its bounds (a number of 32 bits where there is no upper one,
@@ -10,8 +10,6 @@ Source: the validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
 from __future__ import annotations
 
 import re
-from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -44,17 +42,6 @@ apps_v1.StatefulSetPersistentVolumeClaimRetentionPolicy whenDeleted=Retain|Delet
 apps_v1.StatefulSetSpec selector! template! replicas0.. minReadySeconds0..
     podManagementPolicy=OrderedReady|Parallel
 apps_v1.StatefulSetUpdateStrategy type=RollingUpdate|OnDelete
-autoscaling_v1.CrossVersionObjectReference kind! name!
-autoscaling_v1.HorizontalPodAutoscaler spec!
-autoscaling_v1.HorizontalPodAutoscalerSpec scaleTargetRef! maxReplicas!1.. minReplicas0..
-autoscaling_v2.CrossVersionObjectReference kind! name!
-autoscaling_v2.HPAScalingPolicy type=Pods|Percent value!1.. periodSeconds!1..1800
-autoscaling_v2.HPAScalingRules selectPolicy=Max|Min|Disabled stabilizationWindowSeconds0..3600
-autoscaling_v2.HorizontalPodAutoscaler spec!
-autoscaling_v2.HorizontalPodAutoscalerSpec scaleTargetRef! maxReplicas!1.. minReplicas0..
-autoscaling_v2.MetricIdentifier name!
-autoscaling_v2.MetricSpec type!=Object|Pods|Resource|ContainerResource|External
-autoscaling_v2.MetricTarget type!=Utilization|Value|AverageValue averageUtilization1..
 batch_v1.CronJob spec!
 batch_v1.CronJobSpec schedule!:cron jobTemplate! concurrencyPolicy=Allow|Forbid|Replace
     startingDeadlineSeconds0..L successfulJobsHistoryLimit0.. failedJobsHistoryLimit0..
@@ -65,7 +52,6 @@ batch_v1.JobSpec template! parallelism0.. completions0.. activeDeadlineSeconds0.
 batch_v1.PodFailurePolicyRule action!=FailJob|FailIndex|Ignore|Count
 core_v1.CSIPersistentVolumeSource driver! volumeHandle!
 core_v1.CSIVolumeSource driver!
-core_v1.ConfigMap data:datakey binaryData:datakey
 core_v1.ConfigMapEnvSource name!
 core_v1.ConfigMapKeySelector key!:datakey
 core_v1.ConfigMapVolumeSource name! defaultMode0..511
@@ -113,15 +99,9 @@ core_v1.ReplicationControllerSpec template! replicas0.. minReadySeconds0..
 core_v1.ResourceFieldSelector resource!
 core_v1.ResourceQuotaSpec hard:amount
 core_v1.ResourceRequirements limits:amount requests:amount
-core_v1.Secret data:base64 stringData:datakey
 core_v1.SecretEnvSource name!
 core_v1.SecretKeySelector key!:datakey
 core_v1.SecretVolumeSource secretName! defaultMode0..511
-core_v1.Service spec!
-core_v1.ServicePort port!1..65535 nodePort0..65535 protocol=TCP|UDP|SCTP name:label targetPort:target
-core_v1.ServiceSpec type=ClusterIP|NodePort|LoadBalancer|ExternalName sessionAffinity=None|ClientIP
-    externalTrafficPolicy=Cluster|Local internalTrafficPolicy=Cluster|Local
-    ipFamilyPolicy=SingleStack|PreferDualStack|RequireDualStack ipFamilies=IPv4|IPv6
 core_v1.TCPSocketAction port!:target
 core_v1.Taint key!:key effect!=NoSchedule|PreferNoSchedule|NoExecute
 core_v1.Toleration operator=Exists|Equal|Lt|Gt effect=NoSchedule|PreferNoSchedule|NoExecute key:key
@@ -135,21 +115,9 @@ core_v1.VolumeMount name! mountPath! mountPropagation=None|HostToContainer|Bidir
 core_v1.VolumeResourceRequirements requests!:amount limits:amount
 core_v1.WeightedPodAffinityTerm weight!1..100 podAffinityTerm!
 meta_v1.LabelSelectorRequirement key!:key operator!=In|NotIn|Exists|DoesNotExist
-networking_v1.HTTPIngressPath pathType!=Exact|Prefix|ImplementationSpecific backend!
-networking_v1.HTTPIngressRuleValue paths!
-networking_v1.IPBlock cidr!
-networking_v1.Ingress spec!
-networking_v1.IngressServiceBackend name! port!
-networking_v1.NetworkPolicyPort protocol=TCP|UDP|SCTP port:target endPort1..65535
-networking_v1.NetworkPolicySpec policyTypes=Ingress|Egress
 node_v1.RuntimeClass handler!:label
 policy_v1.PodDisruptionBudgetSpec minAvailable:share maxUnavailable:share
     unhealthyPodEvictionPolicy=IfHealthyBudget|AlwaysAllow
-rbac_v1.ClusterRoleBinding roleRef!
-rbac_v1.PolicyRule verbs!
-rbac_v1.RoleBinding roleRef!
-rbac_v1.RoleRef kind!=Role|ClusterRole name! apiGroup=rbac.authorization.k8s.io
-rbac_v1.Subject kind!=ServiceAccount|User|Group name!
 scheduling_v1.PriorityClass preemptionPolicy=Never|PreemptLowerPriority
 storage_v1.StorageClass provisioner! reclaimPolicy=Delete|Retain
     volumeBindingMode=Immediate|WaitForFirstConsumer
@@ -207,14 +175,6 @@ _LARGEST_PORT: Final = 65535
 _CRON_FIELDS: Final = 5
 
 
-def _base64(value: Any) -> str:
-    try:
-        b64decode("".join(value.split()), validate=True)
-    except (NotBase64, ValueError):
-        return "it must be base64; write plain text below stringData"
-    return ""
-
-
 def _first(problems: tuple[str, ...]) -> str:
     return problems[0] if problems else ""
 
@@ -268,10 +228,7 @@ FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
     "datakey": lambda value: (
         "" if _DATA_KEY.match(value) and value not in (".", "..") else "a key has letters, digits, - _ or ."
     ),
-    "base64": _base64,
 }
-# What is asked of the keys of a mapping, not of its values.
-OF_KEYS: Final[Mapping[str, str]] = {"datakey": "datakey", "base64": "datakey"}
 # Names of objects, by kind where they are no DNS subdomains; "" where any would do.
 _NAMES: Final[Mapping[str, str]] = {
     "Namespace": "label",

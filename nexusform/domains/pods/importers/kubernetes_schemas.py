@@ -19,7 +19,6 @@ from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, metadata_
 from nexusform.domains.pods.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
 from nexusform.domains.pods.importers.kubernetes_rules import (
     FORMS,
-    OF_KEYS,
     FieldRule,
     field_rules,
     name_problem,
@@ -169,13 +168,8 @@ class _Reader:
             for number, item in enumerate(node.items()):
                 yield from self._ruled(item, rule, f"{path}[{number}]")
         elif isinstance(node.data, dict):
-            keys = FORMS.get(OF_KEYS.get(rule.form, ""))
             for key, below in node.fields():
-                wrong = keys(key) if keys is not None else ""
-                if wrong:
-                    yield self._refuse(below, f'{path}: key "{key}": {wrong}.')
-                elif rule.form not in ("", "datakey"):
-                    yield from self._ruled(below, rule, f"{path}.{key}")
+                yield from self._ruled(below, rule, f"{path}.{key}")
         elif rule.choices or rule.least is not None or rule.form:
             yield from self._scalar_rule(node, rule, path)
 
@@ -192,9 +186,8 @@ class _Reader:
             yield self._refuse(node, f"{path} must be {rule.least} to {rule.most}, not {data}.")
         elif rule.form and data is not None:
             wrong = FORMS[rule.form](data)
-            shown = "" if self._manifest.kind == "Secret" else f' is "{data}"'
             if wrong:
-                yield self._refuse(node, f"{path}{shown}: {wrong}.")
+                yield self._refuse(node, f'{path} is "{data}": {wrong}.')
 
     def _scalar(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
         """A value of the wrong type; leniently, a text without quotes is read as one."""

@@ -159,7 +159,7 @@ def of_type(name: str, data: dict[str, Any]) -> list[str]:
 MAY_BE_FILLED_IN = "An API server refuses that, unless a webhook of the hub fills it in."
 WRONG = {
     "label": "A_b", "subdomain": "-a", "key": "a/b/c", "port": "UPPER", "target": 70000, "share": "10 %",
-    "amount": "-1", "cron": "daily", "datakey": "a b", "base64": "%%%",
+    "amount": "-1", "cron": "daily", "datakey": "a b",
 }  # fmt: skip
 
 
@@ -171,8 +171,7 @@ def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule:
     listed = holds.startswith("[")
 
     def refused(value: Any) -> bool:
-        of_a_mapping = {value: "YQ=="} if rule.form == "datakey" else {"a": value}
-        data = [value] if listed else of_a_mapping if holds.startswith("{") else value
+        data = [value] if listed else {"a": value} if holds.startswith("{") else value
         return any(f"it.{field}" in detail for detail in of_type(name, {field: data}))
 
     assert rule.required or rule.choices or rule.least is not None or rule.form
@@ -211,7 +210,6 @@ def test_the_table_names_what_there_is() -> None:
             ["* * * *", "@often", "TZ=UTC * * * * *"],
         ),
         ("datakey", ["a.b-c_D", ".x"], ["", ".", "..", "a/b", "a" * 254]),
-        ("base64", ["", "YQ==", "YQ\n=="], ["YQ", "a b%"]),
     ],
 )
 def test_forms(form: str, right: list[Any], wrong: list[Any]) -> None:
@@ -277,43 +275,18 @@ CASES: list[tuple[str, str, Any, str]] = [
         'podSelector.matchLabels.a is "-": a valid',
     ),
     ("Deployment", "spec/template/metadata/labels/x y", "z", 'spec.template.metadata.labels: key "x y":'),
-    ("Service", "spec/ports", None, "spec.ports is missing."),
-    ("Service", "spec/type", "ExternalName", "spec.externalName is missing."),
-    (
-        "Service",
-        "spec/ports",
-        [{"port": 1, "name": "a"}, {"port": 2}],
-        "ports[1].name is missing: with several",
-    ),
-    ("Service", "spec/ports", [{"port": 1, "name": "a"}, {"port": 2, "name": "a"}], "as another port is."),
-    ("Service", "spec/selector", {"app": "a b"}, 'spec.selector.app is "a b": a valid label'),
-    ("Role", "rules/0/apiGroups", None, "rules[0].apiGroups must have an entry."),
-    ("Role", "rules/0/nonResourceURLs", ["/"], "rules[0].nonResourceURLs cannot stand beside apiGroups."),
-    ("Role", "rules/0", {"nonResourceURLs": ["/"], "verbs": ["get"]}, "nonResourceURLs is for a ClusterRole"),
-    ("ClusterRoleBinding", "roleRef/kind", "Role", 'roleRef.kind is "Role"; here it must be ClusterRole.'),
-    ("ClusterRoleBinding", "subjects/0/namespace", None, "subjects[0].namespace is missing"),
     (
         "PersistentVolumeClaim",
         "spec/resources/requests",
         {"cpu": "1"},
         "resources.requests.storage is missing.",
     ),
-    ("HorizontalPodAutoscaler", "spec/minReplicas", 4, "spec.maxReplicas must be at least minReplicas (4)."),
     (
         "PodDisruptionBudget",
         "spec/maxUnavailable",
         1,
         "spec.maxUnavailable cannot stand beside minAvailable.",
     ),
-    ("Ingress", "spec/rules", None, "spec must have rules or a defaultBackend."),
-    ("Ingress", "spec/rules/0/http/paths/0/path", "x", "paths[0].path must begin with /."),
-    (
-        "Secret",
-        "data/tls.key",
-        None,
-        "data.tls.key is missing, which a Secret of type kubernetes.io/tls has.",
-    ),
-    ("ConfigMap", "binaryData/a.txt", "YQ==", "binaryData.a.txt stands in data already."),
 ]
 
 
@@ -326,9 +299,6 @@ def test_what_does_not_go_together_is_refused(kind: str, path: str, value: Any, 
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_check_refuses_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = [(kind, changed(kind, path, value)) for kind, path, value, _ in CASES]
-    bodies.append(
-        ("HorizontalPodAutoscaler", {"apiVersion": "autoscaling/v1", "spec": {**SCALED, "minReplicas": 9}})
-    )
     before = [told(kind, body) for kind, body in bodies]
     monkeypatch.delitem(CHECKS, name)  # type: ignore[arg-type]
     assert [told(kind, body) for kind, body in bodies] != before
@@ -356,7 +326,7 @@ def test_what_is_missing_is_told_at_once() -> None:
         f"spec.selector is missing. {MAY_BE_FILLED_IN}",
         f"spec.template is missing. {MAY_BE_FILLED_IN}",
     ]
-    assert told("Service", {"apiVersion": "v1"}) == [f"spec is missing. {MAY_BE_FILLED_IN}"]
+    assert told("Pod", {"apiVersion": "v1"}) == [f"spec is missing. {MAY_BE_FILLED_IN}"]
     assert told("Pod", changed("Pod", "spec/containers/0", {})) == [
         f"spec.containers[0].name is missing. {MAY_BE_FILLED_IN}",
         f"spec.containers[0].image is missing. {MAY_BE_FILLED_IN}",
@@ -397,6 +367,6 @@ def test_names_and_labels_of_an_object() -> None:
 
 
 def test_what_a_secret_holds_is_not_shown() -> None:
-    (problem,) = told("Secret", changed("Secret", "data/tls.key", "hunter2!"))
-    assert "hunter2" not in problem
-    assert "data.tls.key: it must be base64" in problem
+    (problem,) = told("Secret", changed("Secret", "data/tls.key", 271828))
+    assert "271828" not in problem
+    assert "data.tls.key must be" in problem
