@@ -11,16 +11,21 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from nexusform.backends.backend_kind import BackendKind, Directories
 from nexusform.backends.local_lock import LocalLock
 from nexusform.backends.refusals import DEFAULT, LARGEST, check_name
 from nexusform.backends.state_files import JournalFile, explained, make_directories, read_file
 from nexusform.regular_files import FREE, PRIVATE, Confinement, Outside, write_whole
-from nexusform.state_ports import BackendProblem, LockInfo, StoredVersion
+from nexusform.schema import Attribute, BlockSchema
+from nexusform.state_ports import BackendProblem, LockInfo, StateBackend, StoredVersion
+from nexusform.value_types import STRING
+
+DEFAULT_PATH: Final = "state/nexusform.nfstate"
 
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 # What a temporary file beside a state adds to its name: of the lock, and of what is written whole.
@@ -197,3 +202,36 @@ def _is_ours(name: str, state: str) -> bool:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
+
+
+# --- the kind ------------------------------------------------------------------------------------
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "path": Attribute(
+            STRING,
+            f'The state file, relative to the root module\'s directory; "{DEFAULT_PATH}" when absent.',
+            optional=True,
+        ),
+        "workspace_dir": Attribute(
+            STRING,
+            "The directory of other workspaces; the state file's path with `.d` when absent.",
+            optional=True,
+        ),
+    },
+    description="State in a file of this machine.",
+)
+
+
+def _open(settings: Mapping[str, Any], directories: Directories) -> StateBackend:
+    root = Path(directories.directory)
+    workspaces = settings.get("workspace_dir")
+    return LocalBackend(
+        str(root / (settings.get("path") or DEFAULT_PATH)),
+        str(root / workspaces) if workspaces else "",
+        confinement=directories.confinement,
+        largest=directories.largest,
+    )
+
+
+LOCAL: Final = BackendKind(_SCHEMA, _open, is_remote=False)

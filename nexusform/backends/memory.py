@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import RLock
+from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.backends.backend_kind import BackendKind, Directories
 from nexusform.backends.refusals import DEFAULT, check_name
-from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StoredVersion
+from nexusform.schema import BlockSchema
+from nexusform.state_ports import BackendProblem, LockHeld, LockInfo, StateBackend, StoredVersion
 
 
 class _Workspace(Struct):
@@ -118,3 +121,15 @@ class MemoryBackend:
     @property
     def _here(self) -> _Workspace:
         return self._shared.setdefault(self._name, _Workspace())
+
+
+# --- the kind ------------------------------------------------------------------------------------
+
+_SCHEMA: Final = BlockSchema({}, description="State in memory, gone when the command ends.")
+
+
+def _open(_settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
+    return MemoryBackend()
+
+
+MEMORY: Final = BackendKind(_SCHEMA, _open, is_remote=False)

@@ -13,8 +13,8 @@ from nexusform.state_ports import StateBackend
 
 BACKENDS: Final[Mapping[str, BackendKind]] = Loaded(
     {
-        "local": "nexusform.backends.local_kinds:LOCAL",
-        "memory": "nexusform.backends.local_kinds:MEMORY",
+        "local": "nexusform.backends.local_file:LOCAL",
+        "memory": "nexusform.backends.memory:MEMORY",
         **targets_of_domains("backends"),
     }
 )

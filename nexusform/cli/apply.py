@@ -27,15 +27,15 @@ from nexusform.plans.effects import Effect, effect_counts
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.words import counted, first_of, listed
-from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.plan_verdicts import judge
-from nexusform.workflow.project import Opened, Project, open_project
-from nexusform.workflow.resuming import Rest, differences, discard, find_rest, rest_of
-from nexusform.workflow.run import PlanOptions, Run, begin
-from nexusform.workflow.saved_plans import open_saved, read_plan
-from nexusform.workflow.signed_plans import signature_problems
-from nexusform.workflow.stored import Stored, state_digest
+from nexusform.workflow.opening.project import Opened, Project, open_project
+from nexusform.workflow.opening.stored import Stored, state_digest
+from nexusform.workflow.plan_files.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
+from nexusform.workflow.plan_files.resuming import Rest, differences, discard, find_rest, rest_of
+from nexusform.workflow.plan_files.saved_plans import open_saved, read_plan
+from nexusform.workflow.plan_files.signed_plans import signature_problems
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.plan_verdicts import judge
+from nexusform.workflow.runs.run import PlanOptions, Run, begin
 
 SURE_CLAIM_BROKE: Final = 2  # exit code: all was done, and what the plan was sure of is not so
 FIRST_INTERRUPT: Final = (

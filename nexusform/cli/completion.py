@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nexusform.address import Address
     from nexusform.configuration.configuration import Configuration
     from nexusform.state.objects import InstanceState
-    from nexusform.workflow.place import Place
+    from nexusform.workflow.opening.place import Place
 
 GLOBAL_FLAGS: Final = {"chdir": "Run the command in this directory", "help": "Help", "version": "Version"}
 _DIRECTORIES: Final = frozenset({"chdir"})
@@ -369,7 +369,7 @@ def _skus(_directory: str, _flag: Sequence[str]) -> list[str]:
 
 
 def _configuration(directory: str) -> tuple[Place, Configuration | None]:
-    from nexusform.workflow.place import Place, load_configuration
+    from nexusform.workflow.opening.place import Place, load_configuration
 
     place = Place(environment=dict(os.environ), directory=directory)
     return place, load_configuration(place)[0]
@@ -377,7 +377,7 @@ def _configuration(directory: str) -> tuple[Place, Configuration | None]:
 
 def _is_near(place: Place, configuration: Configuration | None) -> bool:
     """Whether state is a plain file here: a press of a key asks no other host and no provider of keys."""
-    from nexusform.workflow.place import ENCRYPTION_VARIABLE
+    from nexusform.workflow.opening.place import ENCRYPTION_VARIABLE
 
     if configuration is None or ENCRYPTION_VARIABLE in place.environment:
         return False
@@ -387,7 +387,7 @@ def _is_near(place: Place, configuration: Configuration | None) -> bool:
 
 def _instances(directory: str) -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
     """The configuration, and what its state holds where that is near."""
-    from nexusform.workflow.state_commands import read_state
+    from nexusform.workflow.states.state_commands import read_state
 
     place, configuration = _configuration(directory)
     state = read_state(place).state if _is_near(place, configuration) else None
@@ -454,7 +454,7 @@ def _guard_rails(_directory: str, _flag: Sequence[str]) -> list[str]:
 
 
 def _workspaces(directory: str, _taken: Sequence[str]) -> list[str]:
-    from nexusform.workflow.workspaces import list_workspaces
+    from nexusform.workflow.states.workspaces import list_workspaces
 
     place, configuration = _configuration(directory)
     return list(list_workspaces(place).names) if _is_near(place, configuration) else []

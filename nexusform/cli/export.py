@@ -12,8 +12,8 @@ from nexusform.cli.arguments import text as text_flag
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.diagnostics import has_errors
-from nexusform.workflow.exporting import FORMATS, export_plan
-from nexusform.workflow.surroundings import unwritable, write_output
+from nexusform.workflow.opening.surroundings import unwritable, write_output
+from nexusform.workflow.plan_files.exporting import FORMATS, export_plan
 
 
 class ExportArguments(Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from nexusform.cli.arguments import in_order, switch, text
 from nexusform.cli.commands import trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.configuration.limits import operators_limits
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place, confinement_of, confining_of
+from nexusform.workflow.opening.place import Place, confinement_of, confining_of
+from nexusform.workflow.runs.locking import Locking
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import choice, group, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
-from nexusform.workflow.graph import find_graph, svg_of_dot
+from nexusform.workflow.plan_files.graph import find_graph, svg_of_dot
 
 
 class GraphArguments(Struct, frozen=True, kw_only=True):

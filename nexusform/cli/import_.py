@@ -16,10 +16,10 @@ from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
-from nexusform.workflow.importing import SOURCES, address_to_import, import_one
-from nexusform.workflow.place import Place
-from nexusform.workflow.project import Project, open_project
-from nexusform.workflow.run import Notices, base_request, begin
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.project import Project, open_project
+from nexusform.workflow.runs.importing import SOURCES, address_to_import, import_one
+from nexusform.workflow.runs.run import Notices, base_request, begin
 
 if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_adoption import AdoptedSite

@@ -15,7 +15,7 @@ from nexusform.configuration.configuration import Module
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.notation.colours import Painter, hang
 from nexusform.workflow.init import InitOptions, init_directory, missing_files, write_first_file
-from nexusform.workflow.place import load_configuration
+from nexusform.workflow.opening.place import load_configuration
 
 
 class InitArguments(Struct, frozen=True, kw_only=True):

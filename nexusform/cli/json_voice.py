@@ -20,7 +20,7 @@ from nexusform.source import SourceFile
 from nexusform.state.objects import OutputState
 
 if TYPE_CHECKING:  # a plan applies nothing
-    from nexusform.workflow.apply import ApplyOutcome
+    from nexusform.workflow.plan_files.apply import ApplyOutcome
 
 
 class JsonVoice:

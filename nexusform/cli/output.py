@@ -15,7 +15,7 @@ from nexusform.cli.screen import Screen
 from nexusform.diagnostics import did_you_mean, error, has_errors, warning
 from nexusform.state.objects import OutputState
 from nexusform.value_types import type_to_json
-from nexusform.workflow.state_commands import read_state
+from nexusform.workflow.states.state_commands import read_state
 
 
 class OutputArguments(Struct, frozen=True, kw_only=True):

@@ -16,13 +16,13 @@ from nexusform.cli.voice import PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.plans.guard_rails import Limit, guarded, limits_of
 from nexusform.plans.plan import Plan
-from nexusform.workflow.project import open_project
-from nexusform.workflow.run import Notices, PlanOptions, Run, begin
-from nexusform.workflow.surroundings import unwritable
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.surroundings import unwritable
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin
 
 if TYPE_CHECKING:  # most plans are not saved, and have no reports
     from nexusform.cli.report_flag import ReportFlag
-    from nexusform.workflow.saved_plans import Signer
+    from nexusform.workflow.plan_files.saved_plans import Signer
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
 
@@ -140,7 +140,7 @@ def _signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     """What -sign=KEYFILE asks for, looked at before anything is planned."""
     if not key_file:
         return None, []
-    from nexusform.workflow.signed_plans import signer_of
+    from nexusform.workflow.plan_files.signed_plans import signer_of
 
     return signer_of(key_file, place_of().confinement)
 
@@ -166,7 +166,7 @@ def _plan_and_tell(
         made = guarded(run.plan(options).plan, limits)
     saved_to = ""
     if arguments.out and not made.errored:
-        from nexusform.workflow.saved_plans import save_plan
+        from nexusform.workflow.plan_files.saved_plans import save_plan
 
         run.diagnostics += save_plan(made, run, arguments.out, signer)
         saved_to = "" if has_errors(run.diagnostics) else arguments.out
@@ -192,7 +192,7 @@ def _remarks_on_rest(run: Run) -> list[Diagnostic]:
     """What is to be said of an apply that did not come to its end."""
     if run.stored.remaining is None:
         return []
-    from nexusform.workflow.resuming import remarks_on_rest
+    from nexusform.workflow.plan_files.resuming import remarks_on_rest
 
     return remarks_on_rest(run.stored, run.project.place)
 

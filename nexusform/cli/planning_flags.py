@@ -13,7 +13,7 @@ from nexusform.cli.flags import place_of
 from nexusform.plans.plan import Mode
 from nexusform.regular_files import read_regular
 from nexusform.rendering.report.placement_rows import Detail
-from nexusform.workflow.run import PlanOptions
+from nexusform.workflow.runs.run import PlanOptions
 
 _MOST_ADDRESSES: Final = 1024 * 1024  # bytes of a -target-file
 _FILE_OF_ADDRESSES: Final = "Read addresses, one per line, # for comments"

@@ -19,7 +19,7 @@ from nexusform.ports import Registries
 from nexusform.regular_files import read_regular
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
-from nexusform.workflow.surroundings import unwritable, write_output
+from nexusform.workflow.opening.surroundings import unwritable, write_output
 
 # Code hosts cut comments off at 65,536 characters.
 MAX_BYTES: Final = 65_000

@@ -27,7 +27,7 @@ from nexusform.diagnostics import has_errors
 from nexusform.plans.plan import Plan
 from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries
-from nexusform.workflow.show import Shown, find_shown
+from nexusform.workflow.plan_files.show import Shown, find_shown
 
 
 class ShowArguments(Struct, frozen=True, kw_only=True):

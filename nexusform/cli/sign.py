@@ -28,7 +28,7 @@ def sign(arguments: SignArguments) -> int:
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Name the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
-    from nexusform.workflow.signed_plans import sign_plan
+    from nexusform.workflow.plan_files.signed_plans import sign_plan
 
     screen = arguments.view.screen()
     problems = sign_plan(arguments.planfile, arguments.key, place_of())

@@ -16,11 +16,11 @@ from nexusform.cli.state_view import NO_STATE
 from nexusform.diagnostics import error, has_errors
 from nexusform.regular_files import read_regular
 from nexusform.state.objects import State
-from nexusform.workflow import state_commands
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
-from nexusform.workflow.saved_plans import unsealed
-from nexusform.workflow.state_commands import (
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.plan_files.saved_plans import unsealed
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.states import state_commands
+from nexusform.workflow.states.state_commands import (
     ChangedState,
     Session,
     StateChange,
@@ -29,7 +29,7 @@ from nexusform.workflow.state_commands import (
     parse_patterns,
     read_state,
 )
-from nexusform.workflow.state_history import rollback
+from nexusform.workflow.states.state_history import rollback
 
 
 def change_from(

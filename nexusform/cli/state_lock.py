@@ -10,7 +10,7 @@ from nexusform.cli.arguments import positional, switch
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import place_of, state_flag
 from nexusform.cli.screen import Screen, input_allowed
-from nexusform.workflow.locking import break_lock, describe_holder, find_holder
+from nexusform.workflow.runs.locking import break_lock, describe_holder, find_holder
 
 lock: Final = LazyGroup(
     "lock",

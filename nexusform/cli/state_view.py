@@ -15,8 +15,8 @@ from nexusform.schema import BlockSchema
 from nexusform.state import edits
 from nexusform.state.objects import State
 from nexusform.words import counted
-from nexusform.workflow.state_commands import exists, parse_patterns, read_state
-from nexusform.workflow.state_history import Version, read_history
+from nexusform.workflow.states.state_commands import exists, parse_patterns, read_state
+from nexusform.workflow.states.state_history import Version, read_history
 
 NO_STATE = error(
     "no-state-file-was-found",
@@ -149,7 +149,7 @@ def verify(arguments: VerifyArguments) -> int:
     zones, placement groups and separation rules that are not kept; and, where there is a configuration,
     for what its providers see otherwise.
     """
-    from nexusform.workflow import state_commands
+    from nexusform.workflow.states import state_commands
 
     screen = Screen()
     place = place_of(arguments.state, arguments.variables)

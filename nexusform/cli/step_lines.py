@@ -15,7 +15,7 @@ from nexusform.rendering.text import progress_text
 from nexusform.words import form
 
 if TYPE_CHECKING:
-    from nexusform.workflow.apply import ApplyOutcome
+    from nexusform.workflow.plan_files.apply import ApplyOutcome
 
 _MOST_MISSES: Final = 20
 

@@ -16,7 +16,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.notation.colours import Painter
-from nexusform.workflow.validate import TEST_DIRECTORY, Validation, validate_directory
+from nexusform.workflow.opening.validate import TEST_DIRECTORY, Validation, validate_directory
 
 
 class ValidateArguments(Struct, frozen=True, kw_only=True):

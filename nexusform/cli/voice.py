@@ -21,7 +21,7 @@ from nexusform.state.objects import OutputState
 if TYPE_CHECKING:  # a plan applies nothing
     from nexusform.applying.events import StepEvent
     from nexusform.cli.step_lines import StepLines
-    from nexusform.workflow.apply import ApplyOutcome
+    from nexusform.workflow.plan_files.apply import ApplyOutcome
 
 _MOST_READ: Final = 8  # objects that are read whose lines are printed
 

@@ -11,8 +11,8 @@ from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import LockFlags, NoArguments, place_of
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
-from nexusform.workflow import workspaces
-from nexusform.workflow.state_commands import Session
+from nexusform.workflow.states import workspaces
+from nexusform.workflow.states.state_commands import Session
 
 workspace: Final = LazyGroup(
     "workspace",

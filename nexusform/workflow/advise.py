@@ -12,12 +12,12 @@ from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.planning.planner import make_plan
 from nexusform.source import SourceFile
-from nexusform.workflow.linting import lint
-from nexusform.workflow.place import Place
-from nexusform.workflow.project import open_project
-from nexusform.workflow.run import base_request
-from nexusform.workflow.saved_plans import read_plan, sources_of
-from nexusform.workflow.stored import read_stored
+from nexusform.workflow.opening.linting import lint
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.plan_files.saved_plans import read_plan, sources_of
+from nexusform.workflow.runs.run import base_request
 
 # What a platform says of itself, and what was asked of it and failed: found by plans, of use to advice.
 _HEALTH: Final = frozenset({"platform-reports-failure", "change-failed-before"})

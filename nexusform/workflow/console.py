@@ -34,11 +34,11 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.value_types import DYNAMIC
 from nexusform.values import DYNAMIC_UNKNOWN, Value
-from nexusform.workflow.elsewhere import RemoteStates, Servers
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import open_backend
-from nexusform.workflow.stored import read_stored
-from nexusform.workflow.surroundings import RealFiles, plan_time
+from nexusform.workflow.opening.elsewhere import RemoteStates, Servers
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.project import open_backend
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.opening.surroundings import RealFiles, plan_time
 
 INPUT: Final = "<console-input>"
 _OPENING: Final = frozenset({"{", "[", "(", INTERPOLATION, DIRECTIVE, OPEN_HEREDOC})

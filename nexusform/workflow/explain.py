@@ -31,11 +31,11 @@ from nexusform.scheduling.racks.vms import Placement
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
 from nexusform.words import listed
-from nexusform.workflow.place import Place
-from nexusform.workflow.project import Opened, Project, open_project
-from nexusform.workflow.run import base_request
-from nexusform.workflow.saved_plans import open_saved, prior_of, read_plan
-from nexusform.workflow.stored import Stored, read_stored
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.project import Opened, Project, open_project
+from nexusform.workflow.opening.stored import Stored, read_stored
+from nexusform.workflow.plan_files.saved_plans import open_saved, prior_of, read_plan
+from nexusform.workflow.runs.run import base_request
 from nexusform.worlds.other_places import Way, find_ways
 from nexusform.worlds.world_view import things_after, view_world
 

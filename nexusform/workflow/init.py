@@ -22,7 +22,7 @@ from nexusform.state import codec
 from nexusform.state.objects import State
 from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.words import counted
-from nexusform.workflow.backend_choice import (
+from nexusform.workflow.opening.backend_choice import (
     PLAIN,
     BackendChoice,
     backend_settings,
@@ -32,11 +32,11 @@ from nexusform.workflow.backend_choice import (
     remember_choice,
     remembered_choice,
 )
-from nexusform.workflow.encryption import encrypted
-from nexusform.workflow.locking import Locking, acquire
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.stored import read_stored
-from nexusform.workflow.surroundings import SystemClock
+from nexusform.workflow.opening.encryption import encrypted
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.opening.surroundings import SystemClock
+from nexusform.workflow.runs.locking import Locking, acquire
 
 
 class InitOptions(Struct, frozen=True):

@@ -14,8 +14,8 @@ from nexusform.cli.main import run
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
-from nexusform.workflow.project import Place
-from nexusform.workflow.saved_plans import read_plan
+from nexusform.workflow.opening.project import Place
+from nexusform.workflow.plan_files.saved_plans import read_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # 28 February 2026, 14:00 UTC: eight hours after the export of the inventory example.

@@ -14,7 +14,7 @@ import pytest
 from nexusform.cli.main import run
 from nexusform.configuration.limits import DEFAULT, Limits, limits_of, operators_limits
 from nexusform.regular_files import FREE
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.opening.surroundings import RealFiles
 
 SITE = 'resource "nexus_site" "s" {}\n'
 RACK = """

@@ -16,7 +16,7 @@ import nexusform
 from nexusform.cli.main import run
 from nexusform.domains.editor.landing import plan_landing
 from nexusform.regular_files import FREE, Confinement, Outside
-from nexusform.workflow.place import Place, confinement_of
+from nexusform.workflow.opening.place import Place, confinement_of
 from tests.contracts.http_state_server import state_server
 from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
 

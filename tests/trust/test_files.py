@@ -415,7 +415,7 @@ def test_a_closed_stdin_is_no_crash(tree: Tree, arguments: tuple[str, ...]) -> N
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no /dev/shm")
 def test_a_plan_in_shared_memory_is_written_whole_and_private(tmp_path: Path) -> None:
-    from nexusform.workflow.surroundings import write_output
+    from nexusform.workflow.opening.surroundings import write_output
 
     name = Path("/dev/shm") / f"nexusform-test-{os.getpid()}"
     kept = tmp_path / "kept"

@@ -8,7 +8,7 @@ import pytest
 
 from nexusform.cli.main import run
 from nexusform.plans.saved import plan_file
-from nexusform.workflow.place import both_allow
+from nexusform.workflow.opening.place import both_allow
 from tests.contracts.http_state_server import state_server
 
 CANARY = "canary-3f1b9c"

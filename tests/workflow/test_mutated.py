@@ -10,11 +10,11 @@ import pytest
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.plans.plan import Plan
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
-from nexusform.workflow.project import open_project
-from nexusform.workflow.run import PlanOptions, begin
-from nexusform.workflow.validate import validate_directory
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.validate import validate_directory
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import PlanOptions, begin
 
 SAMPLE = """\
 nexusform {

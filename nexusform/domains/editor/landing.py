@@ -16,10 +16,10 @@ from nexusform.plans.plan import Mode, PlacementAction, PlacementChange, Placeme
 from nexusform.rendering.report.folding import names_text
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import counted
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import place_in
-from nexusform.workflow.project import open_project
-from nexusform.workflow.run import PlanOptions, begin
+from nexusform.workflow.opening.place import place_in
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import PlanOptions, begin
 
 _MOST_NAMES = 4
 _AS_SAVED = "This is of the text as it was saved; what was typed since is not planned yet."

@@ -34,8 +34,8 @@ from nexusform.domains.editor.positions import byte_at, position_at
 from nexusform.language.formatter import format_text
 from nexusform.source import SourceFile
 from nexusform.weights import Level, level_of
-from nexusform.workflow.place import place_in
-from nexusform.workflow.validate import validate_directory
+from nexusform.workflow.opening.place import place_in
+from nexusform.workflow.opening.validate import validate_directory
 
 _KINDS = {
     "type": lsp.CompletionItemKind.Class,

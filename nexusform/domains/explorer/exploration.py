@@ -29,10 +29,10 @@ from nexusform.regular_files import write_whole
 from nexusform.rendering.notation.hcl_text import quoted
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.source import SourceFile
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import Project, open_project
-from nexusform.workflow.run import PlanOptions, Run, begin
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.project import Project, open_project
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import PlanOptions, Run, begin
 
 MOST_ADDED: Final = 50  # racks
 MOST_VMS: Final = 10_000  # of one pool

@@ -15,7 +15,7 @@ import pytest
 from nexusform.cli.main import run
 from nexusform.domains.explorer.exploration import Exploration, Wish, WishProblem, explored
 from nexusform.domains.explorer.server import ExplorerServer
-from nexusform.workflow.place import Place
+from nexusform.workflow.opening.place import Place
 from tests.rendering.browser import AXE, CHROMIUM, DRIVER, MISSING, Browser
 
 MAIN = """resource "nexus_site" "lab" {}

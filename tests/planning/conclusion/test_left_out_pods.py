@@ -15,7 +15,7 @@ from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import Mode, PlacementAction
 from nexusform.rendering.report.placement_rows import summaries
 from nexusform.state.objects import State
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.opening.surroundings import RealFiles
 from tests.planning.harness import all_types, applied, good, plan
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -26,7 +26,7 @@ from nexusform.domains.azure.workflow.predicting import (
     prediction_run,
 )
 from nexusform.plans.guard_rails import Limit, guarded
-from nexusform.workflow.run import PlanOptions
+from nexusform.workflow.runs.run import PlanOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"
 _TEMPLATE: Final = "-arm-template=FILE"

@@ -14,7 +14,7 @@ from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, vari
 from nexusform.cli.reconciling import SOURCES
 from nexusform.diagnostics import has_errors
 from nexusform.domains.azure.workflow.reconcile import Reconciled, reconcile
-from nexusform.workflow.run import Notices
+from nexusform.workflow.runs.run import Notices
 
 RULE_BROKEN = 3  # exit code
 

@@ -34,20 +34,20 @@ from nexusform.schema import BlockSchema
 from nexusform.source import Position, SourceFile, Span
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.words import counted, first_of
-from nexusform.workflow.apply import ApplyOptions, apply_plan
-from nexusform.workflow.importing import (
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.project import find_backend, open_project
+from nexusform.workflow.opening.providers import strange_addresses
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.plan_files.apply import ApplyOptions, apply_plan
+from nexusform.workflow.runs.importing import (
     ENDING,
     generated_block,
     refusal_to_generate,
     with_computed,
     write_new,
 )
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import find_backend, open_project
-from nexusform.workflow.providers import strange_addresses
-from nexusform.workflow.run import Notices, PlanOptions, Run, begin
-from nexusform.workflow.stored import read_stored
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin
 
 PROVIDER: Final = "azure_export"
 _MACHINE: Final = "nexus_bare_metal_machine"

@@ -40,12 +40,12 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
-from nexusform.workflow.importing import generated_block, with_computed
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import Project
-from nexusform.workflow.run import Notices, PlanOptions, Run, begin
-from nexusform.workflow.surroundings import RealFiles, read_file
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.project import Project
+from nexusform.workflow.opening.surroundings import RealFiles, read_file
+from nexusform.workflow.runs.importing import generated_block, with_computed
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin
 
 Read: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Problem]]]
 

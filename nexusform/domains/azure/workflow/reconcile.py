@@ -40,11 +40,11 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state_ports import BackendProblem
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
-from nexusform.workflow.project import open_project
-from nexusform.workflow.providers import managed_objects
-from nexusform.workflow.run import Notices, Run, base_request, begin
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.providers import managed_objects
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import Notices, Run, base_request, begin
 
 # What a site tells of the VMs of an object; what a person asked for is not touched.
 _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")

@@ -13,9 +13,9 @@ from nexusform.forecasts import score_of
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.report.wording import claims_text
 from nexusform.words import counted, form
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
-from nexusform.workflow.run import Notices
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import Notices
 
 
 def compare_with_hub(place: Place, locking: Locking, notices: Notices) -> Comparison:

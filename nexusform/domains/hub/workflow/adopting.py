@@ -28,13 +28,13 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import Position, Span
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.words import counted, first_of
-from nexusform.workflow.apply import ApplyOptions, apply_plan
-from nexusform.workflow.importing import Takeover, generated_block, refusal_to_generate, write_new
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import find_backend, open_project
-from nexusform.workflow.run import Notices, PlanOptions, Run, begin
-from nexusform.workflow.stored import read_stored
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.project import find_backend, open_project
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.plan_files.apply import ApplyOptions, apply_plan
+from nexusform.workflow.runs.importing import Takeover, generated_block, refusal_to_generate, write_new
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin
 
 PROVIDER: Final = "fleet"
 # What people write, in the order of planning. Evictions, runs and approvals are records of what was done.

@@ -20,11 +20,11 @@ from nexusform.source import SourceFile
 from nexusform.state import codec
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state_ports import BackendProblem
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
-from nexusform.workflow.project import open_project
-from nexusform.workflow.providers import objects_of
-from nexusform.workflow.run import Notices, Run, base_request, begin
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.providers import objects_of
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import Notices, Run, base_request, begin
 
 NO_HUB = "no-hub-to-reconcile-with"
 # What of a binding is held against a hub.

@@ -31,8 +31,8 @@ from nexusform.ports import FileProblem
 from nexusform.rendering.answers.outline import outline_text
 from nexusform.source import SourceFile
 from nexusform.words import counted, form
-from nexusform.workflow.place import confinement_of
-from nexusform.workflow.surroundings import SystemClock
+from nexusform.workflow.opening.place import confinement_of
+from nexusform.workflow.opening.surroundings import SystemClock
 
 _FEW_SITES: Final = 30  # so many are told of one by one
 

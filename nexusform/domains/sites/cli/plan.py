@@ -31,9 +31,9 @@ from nexusform.domains.sites.workflow.fleet_planning import (
 from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
 from nexusform.rendering.answers.outline import outline_text
 from nexusform.rendering.json.json_document import json_bytes
-from nexusform.workflow.saved_plans import Signer
-from nexusform.workflow.signed_plans import signer_of
-from nexusform.workflow.surroundings import unwritable
+from nexusform.workflow.opening.surroundings import unwritable
+from nexusform.workflow.plan_files.saved_plans import Signer
+from nexusform.workflow.plan_files.signed_plans import signer_of
 
 CHANGES: Final = 2  # exit code of -detailed-exitcode
 

@@ -42,7 +42,7 @@ from nexusform.source import SourceFile, Span
 from nexusform.value_types import MapType, ObjectType, SetType
 from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value, all_marks, object_value, string
 from nexusform.words import counted
-from nexusform.workflow.surroundings import RealFiles, read_file
+from nexusform.workflow.opening.surroundings import RealFiles, read_file
 
 _LARGEST: Final = 16 << 20  # bytes
 _MOST_SITES: Final = 20_000

@@ -22,10 +22,10 @@ from nexusform.domains.sites.workflow.site_work import PLAN_SUFFIX
 from nexusform.plans.saved import plan_file
 from nexusform.ports import FileProblem
 from nexusform.regular_files import read_regular
-from nexusform.workflow.place import Place
-from nexusform.workflow.saved_plans import Signer, open_limited
-from nexusform.workflow.signed_plans import signature_problems, signer_of, write_signed
-from nexusform.workflow.surroundings import write_output
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.surroundings import write_output
+from nexusform.workflow.plan_files.saved_plans import Signer, open_limited
+from nexusform.workflow.plan_files.signed_plans import signature_problems, signer_of, write_signed
 
 _FORMAT: Final = "nexusform-sites-plan"
 _VERSION: Final = 1

@@ -21,9 +21,9 @@ from nexusform.domains.sites.workflow.fleet_file import save_fleet_plan
 from nexusform.domains.sites.workflow.order import order_problems, sites_before
 from nexusform.source import SourceFile
 from nexusform.words import listed
-from nexusform.workflow.place import Place
-from nexusform.workflow.saved_plans import Signer
-from nexusform.workflow.surroundings import plan_time
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.surroundings import plan_time
+from nexusform.workflow.plan_files.saved_plans import Signer
 
 
 class OpenedFleet(Struct, frozen=True):

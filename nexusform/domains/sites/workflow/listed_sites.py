@@ -10,7 +10,7 @@ from typing import Final
 
 from nexusform.ports import FileProblem
 from nexusform.regular_files import Confinement
-from nexusform.workflow.surroundings import read_file
+from nexusform.workflow.opening.surroundings import read_file
 
 _LARGEST: Final = 16 << 20  # bytes
 

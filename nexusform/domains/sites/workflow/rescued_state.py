@@ -10,10 +10,10 @@ from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.ports import FileProblem
 from nexusform.state import codec
 from nexusform.state_ports import BackendProblem
-from nexusform.workflow.place import Place
-from nexusform.workflow.run import Run
-from nexusform.workflow.saved_plans import read_limited, unsealed
-from nexusform.workflow.state_commands import unrelated
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.plan_files.saved_plans import read_limited, unsealed
+from nexusform.workflow.runs.run import Run
+from nexusform.workflow.states.state_commands import unrelated
 
 _ID = "state-waits-to-be-saved"
 

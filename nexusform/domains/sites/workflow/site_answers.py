@@ -21,7 +21,7 @@ from nexusform.rendering.report.entries import Finding, plan_findings
 from nexusform.rendering.report.overview import stake_of
 from nexusform.rendering.report.stakes import endangered, ending_rules
 from nexusform.weights import level_of
-from nexusform.workflow.run import Run
+from nexusform.workflow.runs.run import Run
 
 LOCKED: Final = "error-acquiring-the-state-lock"
 _WHO: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)

@@ -22,11 +22,11 @@ from nexusform.source import SourceFile
 from nexusform.state import json_text
 from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.values import SENSITIVE
-from nexusform.workflow.apply import RESCUE
-from nexusform.workflow.backend_choice import BackendChoice, open_choice, refusal_of_settings
-from nexusform.workflow.encryption import encrypted
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import Opened, project_with
+from nexusform.workflow.opening.backend_choice import BackendChoice, open_choice, refusal_of_settings
+from nexusform.workflow.opening.encryption import encrypted
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.project import Opened, project_with
+from nexusform.workflow.plan_files.apply import RESCUE
 
 DATA_DIRECTORY: Final = ".nexusform"
 

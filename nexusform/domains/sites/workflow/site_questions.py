@@ -22,8 +22,8 @@ from nexusform.domains.whatif.rendering.failure_outline import failure_headline
 from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import State
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.run import PlanOptions, Run, begin
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import PlanOptions, Run, begin
 from nexusform.worlds.world_view import things_of_state, view_world
 
 NO_STATE = "Nothing was applied yet, so there is nothing to ask about."

@@ -44,12 +44,12 @@ from nexusform.domains.sites.workflow.site_project import (
 )
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
-from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.resuming import Rest, rest_of
-from nexusform.workflow.run import PlanOptions, Run, begin
-from nexusform.workflow.saved_plans import save_plan
-from nexusform.workflow.stored import read_stored
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.plan_files.apply import ApplyOptions, ApplyOutcome, apply_plan, apply_rest
+from nexusform.workflow.plan_files.resuming import Rest, rest_of
+from nexusform.workflow.plan_files.saved_plans import save_plan
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import PlanOptions, Run, begin
 
 PLAN_SUFFIX: Final = ".nfplan"
 KEPT_FOR: Final = 120.0  # seconds that a lock is kept for a command that is not heard of any more

@@ -32,9 +32,9 @@ from nexusform.regular_files import NotRegular, TooLarge, read_regular
 from nexusform.resource_types.registry import registries
 from nexusform.state.objects import State
 from nexusform.state_ports import StateBackend
-from nexusform.workflow.place import Place
-from nexusform.workflow.stored import read_stored
-from nexusform.workflow.surroundings import write_output
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.opening.surroundings import write_output
 
 _SEEN: Final = "sites/.seen.json"  # no site can be called so
 _LARGEST: Final = 64 << 20  # bytes

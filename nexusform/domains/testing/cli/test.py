@@ -27,7 +27,7 @@ from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY
 from nexusform.rendering.json.json_stream import Event, diagnostic_event, version_event
 from nexusform.rendering.notation.colours import Painter
 from nexusform.source import SourceFile
-from nexusform.workflow.surroundings import SystemClock, write_output
+from nexusform.workflow.opening.surroundings import SystemClock, write_output
 
 
 class TestArguments(Struct, frozen=True, kw_only=True):

@@ -25,8 +25,8 @@ from nexusform.ports import Clock
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.surroundings import SystemClock
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.surroundings import SystemClock
 
 
 class Status(StrEnum):

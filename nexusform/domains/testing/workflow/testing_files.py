@@ -14,8 +14,8 @@ from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.ports import FileProblem
 from nexusform.source import SourceFile
-from nexusform.workflow.place import Place
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.surroundings import RealFiles
 
 ENDINGS: Final = (".nftest.hcl", ".nftest.json")
 DEFAULT_DIRECTORY: Final = "tests"

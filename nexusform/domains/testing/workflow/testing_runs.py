@@ -38,14 +38,14 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.values import Value, object_value
-from nexusform.workflow.apply import ApplyOptions, ApplyOutcome, apply_plan
-from nexusform.workflow.elsewhere import RemoteStates, Servers
-from nexusform.workflow.locking import Locking
-from nexusform.workflow.place import Place
-from nexusform.workflow.project import Project
-from nexusform.workflow.run import PlanOptions, Run, base_request, begin
-from nexusform.workflow.stored import Stored
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.opening.elsewhere import RemoteStates, Servers
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.project import Project
+from nexusform.workflow.opening.stored import Stored
+from nexusform.workflow.opening.surroundings import RealFiles
+from nexusform.workflow.plan_files.apply import ApplyOptions, ApplyOutcome, apply_plan
+from nexusform.workflow.runs.locking import Locking
+from nexusform.workflow.runs.run import PlanOptions, Run, base_request, begin
 
 _MISSING = "no-value-for-required-variable"
 _UNDECLARED = "value-for-undeclared-variable"

@@ -16,7 +16,7 @@ from nexusform.diagnostics import Diagnostic, Refused
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.domains.whatif.workflow.simulate import AskedWorld, located_in, open_world
-from nexusform.workflow.place import Place
+from nexusform.workflow.opening.place import Place
 from nexusform.worlds.world_view import Cluster, SiteView, WorldView
 
 Named = TypeVar("Named")

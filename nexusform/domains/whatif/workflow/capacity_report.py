@@ -28,11 +28,11 @@ from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import State
 from nexusform.state_ports import BackendProblem
-from nexusform.workflow.encryption import encrypted
-from nexusform.workflow.place import NO_LIMITS, Place, load_configuration
-from nexusform.workflow.state_history import Version, earlier_versions
-from nexusform.workflow.stored import read_stored
-from nexusform.workflow.surroundings import plan_time
+from nexusform.workflow.opening.encryption import encrypted
+from nexusform.workflow.opening.place import NO_LIMITS, Place, load_configuration
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.opening.surroundings import plan_time
+from nexusform.workflow.states.state_history import Version, earlier_versions
 from nexusform.worlds.world_view import WorldView, things_of_state, view_world
 
 _ADVICE: Final = (

@@ -28,10 +28,12 @@ from nexusform.source import SourceFile
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.values import Value
 from nexusform.words import counted, first_of, form
-from nexusform.workflow.elsewhere import RemoteStates, Servers
-from nexusform.workflow.place import Place, load_configuration
-from nexusform.workflow.project import find_backend
-from nexusform.workflow.saved_plans import (
+from nexusform.workflow.opening.elsewhere import RemoteStates, Servers
+from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.project import find_backend
+from nexusform.workflow.opening.stored import read_stored
+from nexusform.workflow.opening.surroundings import RealFiles, plan_time
+from nexusform.workflow.plan_files.saved_plans import (
     configuration_of,
     other_variables,
     place_of_plan,
@@ -40,8 +42,6 @@ from nexusform.workflow.saved_plans import (
     read_plan,
     sources_of,
 )
-from nexusform.workflow.stored import read_stored
-from nexusform.workflow.surroundings import RealFiles, plan_time
 from nexusform.worlds.world_view import WorldView, things_after, things_of_state, view_world
 
 if TYPE_CHECKING:  # loaded where a fleet is asked

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Severity
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement, FleetStrategy
 from nexusform.state.conformity import misfits
-from nexusform.workflow.place import Place
-from nexusform.workflow.validate import validate_directory
+from nexusform.workflow.opening.place import Place
+from nexusform.workflow.opening.validate import validate_directory
 from tests.domains.fleet.planning.fleet_harness import hub, manifest_placement, member, placement
 from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of
 

@@ -14,7 +14,7 @@ from nexusform.diagnostics import Refused
 from nexusform.domains.vnf.importers.vnf_package import VnfPackage, read_package
 from nexusform.ports import FileProblem
 from nexusform.regular_files import Confinement
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.opening.surroundings import RealFiles
 
 META = "TOSCA-Metadata/TOSCA.meta"
 

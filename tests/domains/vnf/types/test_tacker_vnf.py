@@ -19,7 +19,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.state.objects import EMPTY, State
 from nexusform.values import UNKNOWN
-from nexusform.workflow.surroundings import RealFiles
+from nexusform.workflow.opening.surroundings import RealFiles
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
 
 CASES = Path(__file__).parents[1] / "importers" / "cases"

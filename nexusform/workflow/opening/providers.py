@@ -1,0 +1,341 @@
+"""The providers of a run: set up from `provider` blocks, and asked what stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.address import Address, address_order
+from nexusform.configuration.body_evaluation import prepare_body
+from nexusform.configuration.configuration import DEFAULT_PROVIDER, ProviderBlock
+from nexusform.configuration.reference_checks import unknown_providers
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
+from nexusform.plain_data import Path, path_text
+from nexusform.planning.modules.outputs import inventory_read
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.names.setting import PreparedBodies, setting_for
+from nexusform.planning.request import PlanRequest
+from nexusform.plans.plan import Action, Change, InventoryRead, Plan
+from nexusform.ports import (
+    UNFINISHED,
+    ChangeRequest,
+    JudgesPlans,
+    MindsTerms,
+    ObjectKey,
+    Provider,
+    ProviderAnswer,
+    ProviderProblem,
+    ReadAnswer,
+    ReadRequest,
+    ReadsCaptures,
+    RemembersObjects,
+    StepWaits,
+    TellsVerdict,
+)
+from nexusform.providers.registry import PROVIDERS, ProviderKind
+from nexusform.source import Span
+from nexusform.state.objects import ObjectState, State
+from nexusform.values import UNKNOWN
+from nexusform.workflow.opening.place import Place
+
+# How inventories are named that providers read.
+OF_PROVIDERS: Final = "provider."
+
+
+# --- setting up --------------------------------------------------------------------------------
+
+
+def make_providers(
+    request: PlanRequest, place: Place, leaving: ExitStack
+) -> tuple[dict[str, Provider], list[Diagnostic]]:
+    """Every provider by the name that resources use (`name` or `name.alias`).
+
+    `request` gives the configuration and what its expressions may refer to, `place` what settings may lead
+    to; `leaving` closes the providers when the run ends. The default provider is there even without a block.
+    """
+    made: dict[str, Provider] = {}
+    problems = list(unknown_providers(request.configuration, PROVIDERS))
+    evaluation: Evaluation | None = None
+    for key, block in request.configuration.root.providers.items():
+        kind = PROVIDERS.get(block.name)
+        if kind is None:
+            continue
+        evaluation = evaluation or Evaluation(
+            setting_for(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
+        )
+        settings, wrong, sensitive = _settings(block, kind, evaluation)
+        problems += wrong
+        if settings is None:
+            continue
+        try:
+            strangers = strange_addresses(block, settings, place, sensitive=sensitive)
+            if strangers:
+                problems += strangers
+                continue
+            provider = kind.make(settings, place.directory, leaving, place.confinement)
+            if isinstance(provider, RemembersObjects):
+                provider.remember(
+                    (known.attributes for _, known in objects_of(request.state, key)),
+                    managed_objects(request.state),
+                )
+            if isinstance(provider, MindsTerms):
+                provider.mind(place.allows, take_ownership=place.take_ownership)
+            made[key] = _Discreet(provider) if sensitive else provider
+        except ProviderProblem as problem:
+            detail = _HIDDEN if sensitive else str(problem)
+            problems.append(error("invalid-provider-configuration", detail, block.span, block=_header(block)))
+    if DEFAULT_PROVIDER not in made and DEFAULT_PROVIDER not in request.configuration.root.providers:
+        simulated = PROVIDERS[DEFAULT_PROVIDER]
+        made[DEFAULT_PROVIDER] = simulated.make({}, place.directory, leaving, place.confinement)
+    return made, problems
+
+
+def strange_addresses(
+    block: ProviderBlock, settings: Mapping[str, Any], place: Place, *, sensitive: bool = False
+) -> list[Diagnostic]:
+    """Where a confined run is not to take its credentials, though the block's settings lead there. Raises
+    ProviderProblem.
+    """
+    kind = PROVIDERS[block.name]
+    strangers = [address for address in kind.addresses(settings) if not place.allows(address)]
+    named = ["An address" if sensitive else f'The address "{address}"' for address in strangers]
+    return [
+        error(
+            "remote-address-is-not-allowed",
+            f"{place.refusal_of(name)} {kind.instead}",
+            block.span,
+            block=_header(block),
+        )
+        for name in named
+    ]
+
+
+_HIDDEN: Final = (
+    "What the provider says is not shown: a setting of it is sensitive, and the words may hold it. "
+    "nonsensitive() shows them while you look."
+)
+
+
+@contextmanager
+def _without_words() -> Iterator[None]:
+    try:
+        yield
+    except StepWaits:
+        raise StepWaits(_HIDDEN) from None
+    except ProviderProblem as problem:
+        raise ProviderProblem(_HIDDEN, exists=problem.exists, attributes=problem.attributes) from None
+
+
+class _Discreet:
+    """A provider with sensitive settings: what it says of problems is not passed on."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self.name = provider.name
+        self.sends = provider.sends
+        self.observes = provider.observes
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        with _without_words():
+            return self._provider.read(requests)
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        with _without_words():
+            return self._provider.create(request)
+
+    def update(self, request: ChangeRequest) -> ProviderAnswer:
+        with _without_words():
+            return self._provider.update(request)
+
+    def delete(self, request: ChangeRequest) -> None:
+        with _without_words():
+            self._provider.delete(request)
+
+    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        with _without_words():
+            return self._provider.find(resource_type, object_id)
+
+    def remarks(self) -> list[Problem]:
+        return self._provider.remarks()
+
+    def captures(self) -> list[tuple[str, str]]:
+        return self._provider.captures() if isinstance(self._provider, ReadsCaptures) else []
+
+
+def provider_problems(request: PlanRequest) -> list[Diagnostic]:
+    """What is wrong with providers and their settings, as far as can be said without making them."""
+    from nexusform.planning.modules.validation import unknowing
+
+    configuration = request.configuration
+    problems = list(unknown_providers(configuration, PROVIDERS))
+    setting = setting_for(request, PreparedBodies({"managed": {}, "data": {}}), request.state)
+    evaluation = Evaluation(unknowing(setting, configuration, request.variables))
+    for block in configuration.root.providers.values():
+        kind = PROVIDERS.get(block.name)
+        if kind is None:
+            continue
+        body, wrong = prepare_body(block.body, kind.settings, block.span)
+        if not has_errors(wrong):
+            _, _, evaluated = body.evaluate(evaluation.scope(evaluation.root))
+            wrong += evaluated
+        problems += [d if d.block else replace(d, block=_header(block)) for d in wrong]
+    return [*problems, *evaluation.diagnostics]
+
+
+def _settings(
+    block: ProviderBlock, kind: ProviderKind, evaluation: Evaluation
+) -> tuple[Mapping[str, Any] | None, list[Diagnostic], bool]:
+    """The settings, what is wrong with them, and whether any is sensitive."""
+    body, problems = prepare_body(block.body, kind.settings, block.span)
+    if has_errors(problems):
+        return None, problems, False
+    known = len(evaluation.diagnostics)
+    values, sensitive, wrong = body.evaluate(evaluation.scope(evaluation.root))
+    problems += [*evaluation.diagnostics[known:], *wrong]
+    shown = next((path for path in sensitive if kind.answers & set(path)), None)
+    if shown is not None:
+        problems.append(_sensitive_answer(block, shown, body.locate(shown)))
+    if has_errors(problems):
+        return None, problems, bool(sensitive)
+    unsure = sorted(name for name, value in values.items() if _has_unknown(value))
+    if unsure:
+        problems.append(_not_known_yet(block, unsure, body.locate((unsure[0],))))
+        return None, problems, bool(sensitive)
+    return values, problems, bool(sensitive)
+
+
+def _sensitive_answer(block: ProviderBlock, path: Path, place: Span) -> Diagnostic:
+    detail = (
+        f'"{path_text(path)}" is sensitive, and what a provider answers is shown as an attribute of its '
+        "object. Answer with a value that may be seen; nonsensitive() says that one may."
+    )
+    return error("invalid-provider-configuration", detail, place, block=_header(block))
+
+
+def _not_known_yet(block: ProviderBlock, names: Sequence[str], place: Span) -> Diagnostic:
+    detail = (
+        "The settings of a provider must be known before anything is planned; "
+        f"{', '.join(names)} depends on something that is decided later. Use variables, locals and literals."
+    )
+    return error("provider-configuration-is-not-known", detail, place, block=_header(block))
+
+
+def _has_unknown(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_unknown(part) for part in value.values())
+    if isinstance(value, list):
+        return any(_has_unknown(part) for part in value)
+    return value is UNKNOWN
+
+
+def _header(block: ProviderBlock) -> str:
+    return f'provider "{block.name}"'
+
+
+# --- asking ------------------------------------------------------------------------------------
+
+
+def objects_of(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
+    """The objects of a state that a provider made, in the order of their addresses."""
+    objects = [
+        (address, instance.current)
+        for address, instance in state.instances.items()
+        if instance.current is not None and instance.current.provider == provider
+    ]
+    return sorted(objects, key=lambda pair: address_order(pair[0]))
+
+
+def managed_objects(state: State) -> Iterator[tuple[str, str]]:
+    """Type and id of everything that a state holds."""
+    for address, instance in state.instances.items():
+        if instance.current is not None:
+            yield address.type, str(instance.current.attributes.get("id"))
+
+
+def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """What providers say of what they read."""
+    diagnostics: list[Diagnostic] = []
+    for provider in providers.values():
+        diagnostics += map(diagnostic_of, provider.remarks())
+    return diagnostics
+
+
+def captures_read(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
+    """The captured sites that providers read, as inventories that a plan stands on."""
+    return tuple(
+        inventory_read(f"{OF_PROVIDERS}{key} ({site})", taken_at, now)
+        for key, provider in sorted(providers.items())
+        if isinstance(provider, ReadsCaptures)
+        for site, taken_at in provider.captures()
+    )
+
+
+def judged_by_providers(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """What providers know beforehand of the changes that they are to make: errors for what they cannot do."""
+    diagnostics: list[Diagnostic] = []
+    for name, provider in providers.items():
+        if not isinstance(provider, JudgesPlans):
+            continue
+        changes = [one for one in plan.changes if one.provider == name and one.action in _SENT]
+        try:
+            judged = provider.judge([_request_of(change) for change in changes])
+        except ProviderProblem as problem:
+            return [error("reading-what-stands-failed", str(problem))]
+        for number, said in judged:
+            change = changes[number]
+            about = {"block": change.block, "brief": said.brief}
+            diagnostics.append(diagnostic(said.severity, said.id, said.detail, change.source, **about))
+    return diagnostics
+
+
+def verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
+    """What those that providers speak to made of the plan that was judged."""
+    said = (provider.verdict() for provider in providers.values() if isinstance(provider, TellsVerdict))
+    return tuple(filter(None, said))
+
+
+def _request_of(change: Change) -> ChangeRequest:
+    """A change of a plan as its provider gets it, in one step."""
+    key = ObjectKey(change.address.type, change.id, change.creation)
+    prior = change.before if change.action is Action.UPDATE else None
+    noted = (change.private or {}).get(UNFINISHED)
+    unfinished = noted if prior else None
+    return ChangeRequest(
+        key,
+        str(change.address),
+        prior,
+        change.after,
+        aim=change.after,
+        unfinished=unfinished,
+        ignored=change.ignored,
+    )
+
+
+_SENT: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
+# A site shows these inside of another object, so that a plan may hold them there and ask for them anew.
+_PARTS: Final = frozenset({"nexus_agent_pool"})
+
+
+def stand_already(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """Refusals of what a plan would make and a site shows already."""
+    problems: list[Diagnostic] = []
+    for change in plan.changes:
+        provider = providers.get(change.provider)
+        if change.address.type not in _PARTS or change.action is not Action.CREATE or provider is None:
+            continue
+        try:
+            stands = provider.observes and provider.find(change.address.type, change.id) is not None
+        except ProviderProblem as problem:
+            return [error("reading-what-stands-failed", str(problem))]
+        if not stands:
+            continue
+        detail = (
+            f"{change.id} stands on the site already, and this plan would make its VMs anew. Take it over "
+            f'as it stands, by a block import {{ to = {change.address}, id = "{change.id}" }} with each '
+            "argument on a line of its own, and without an agent_pool block of that name in the cluster."
+        )
+        problems.append(error("object-stands-already", detail, change.source, block=change.block))
+    return problems

@@ -1,0 +1,45 @@
+"""What is measured for advice: the same walk that the plan takes, with something changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nexusform.configuration.loader import load
+from nexusform.workflow.opening.linting import lint
+from tests.planning.harness import all_types, cluster, good, plan, pool, state_of
+
+BIG = "NC_P46_224_v1"
+RACKS = """
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  count         = 3
+  name          = "r${count.index}"
+  site_id       = nexus_site.s.id
+  machine_count = 2
+}
+"""
+NO_SURGE = 'upgrade_settings {\n      max_surge       = "0"\n      max_unavailable = "1"\n    }'
+
+
+def pinned(settings: str, count: int) -> str:
+    zones = 'availability_zones = ["r1", "r2"]\n    '
+    return RACKS + cluster(
+        "a", arguments='kubernetes_version = "1"', pools=pool("w", count, BIG, zones + settings)
+    )
+
+
+# Eight VMs fill all eight cells of two racks, seven leave the one that a surge takes.
+@pytest.mark.parametrize(("settings", "count"), [(NO_SURGE, 8), (NO_SURGE, 7), ("", 7)])
+def test_an_upgrade_in_batches_is_measured_in_batches(tmp_path: Path, settings: str, count: int) -> None:
+    text = pinned(settings, count).replace(
+        '"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["r0"]\n', 1
+    )
+    upgraded = text.replace('"1"\n', '"2"\n', 1)
+    result = good(plan(upgraded, state_of(text), directory=str(tmp_path)))
+    configuration, _ = load(str(tmp_path), cache_directory=None, **all_types().schemas)
+    assert configuration is not None
+    [pin] = [each for each in lint(result, configuration) if each.id == "zones-pinned"]
+    assert "not fit because" not in pin.detail
+    assert f"all {count + 1} VMs fit on" in pin.detail

@@ -1,0 +1,253 @@
+"""data nexusform_remote_state: what a configuration reads of another one's state, and what it says if not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.backends.local_file import LocalBackend
+from nexusform.cli.main import run
+from nexusform.workflow.opening.surroundings import SystemClock
+from nexusform.workflow.runs.locking import lock_info
+
+Shell = Callable[..., tuple[int, str]]
+
+SITE = """
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "rack1" {
+  site_id       = nexus_site.lab.id
+  machine_count = 4
+}
+resource "nexus_kubernetes_cluster" "a" {
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.rack1]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = 2
+    vm_sku_name = "NC_P10_56_v1"
+  }
+}
+output "id" {
+  value = nexus_kubernetes_cluster.a.id
+}
+output "zones" {
+  value = toset(["1", "2"])
+}
+output "password" {
+  value     = "hunter2"
+  sensitive = true
+}
+"""
+READER = """
+data "nexusform_remote_state" "site" {
+  backend = "local"
+  config  = { path = "../site/state/nexusform.nfstate" }
+}
+"""
+ENCRYPTION = """
+nexusform {
+  encryption {
+    key_provider "pbkdf2" "k" {
+      passphrase = "correct horse battery"
+      iterations = "200000"
+    }
+    method "aes_gcm" "m" {
+      keys = key_provider.pbkdf2.k
+    }
+    %s
+  }
+}
+"""
+
+
+@pytest.fixture
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "fleet").mkdir()
+
+    def shell(where: str, text: str, *words: str) -> tuple[int, str]:
+        monkeypatch.chdir(tmp_path / where)
+        Path("main.nf.hcl").write_text(text)
+        capsys.readouterr()
+        code = run(list(words))
+        both = capsys.readouterr()
+        return code, " ".join((both.out + both.err).replace("│", " ").split())
+
+    return shell
+
+
+@pytest.fixture(scope="module")
+def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which the site is applied."""
+    place = tmp_path_factory.mktemp("site")
+    (place / "main.nf.hcl").write_text(SITE)
+    assert run([f"-chdir={place}", "apply", "-auto-approve"]) == 0
+    return place
+
+
+@pytest.fixture
+def site(nf: Shell, applied: Path, tmp_path: Path) -> Shell:
+    shutil.copytree(applied, tmp_path / "site", dirs_exist_ok=True)
+    return nf
+
+
+def test_outputs_keep_their_types_and_objects_their_attributes(site: Shell) -> None:
+    text = (
+        READER
+        + """
+output "id" {
+  value = data.nexusform_remote_state.site.outputs.id
+}
+output "repeated" {
+  value = { for zone in data.nexusform_remote_state.site.outputs.zones : zone => zone }
+}
+resource "nexus_vm_sku" "each" {
+  for_each        = data.nexusform_remote_state.site.outputs.zones
+  name            = "Own_${each.key}"
+  vcpus           = 4
+  memory_gib      = 8
+}
+output "machines" {
+  value = [
+    for node in data.nexusform_remote_state.site.resources["nexus_kubernetes_cluster.a"].nodes : node.machine
+  ]
+}
+output "labels" {
+  value = values(data.nexusform_remote_state.site.resources["nexus_kubernetes_cluster.a"].nodes)[1].labels
+}
+"""
+    )
+    code, told = site("fleet", text, "apply", "-auto-approve")
+    assert code == 0, told
+    outputs = json.loads(Path("state/nexusform.nfstate").read_text())["outputs"]
+    assert outputs["id"]["value"] == "lab/a"
+    assert outputs["repeated"]["value"] == {"1": "1", "2": "2"}
+    assert len(outputs["machines"]["value"]) == 3
+    assert outputs["labels"]["value"]
+
+
+def test_a_sensitive_output_stays_sensitive(site: Shell) -> None:
+    reading = 'output "p" {\n  value = data.nexusform_remote_state.site.outputs.password\n%s}\n'
+    code, told = site("fleet", READER + reading % "", "plan")
+    assert code == 1
+    assert "Output refers to sensitive values" in told
+    assert "hunter2" not in told
+    code, told = site("fleet", READER + reading % "  sensitive = true\n", "plan")
+    assert code == 0
+    assert "hunter2" not in told
+
+
+def test_an_output_that_is_not_there_is_named(site: Shell) -> None:
+    text = READER + 'output "x" {\n  value = data.nexusform_remote_state.site.outputs.idd\n}\n'
+    code, told = site("fleet", text, "plan")
+    assert code == 1
+    assert 'does not have an attribute named "idd". Did you mean "id"?' in told
+
+
+def test_a_locked_state_is_read_all_the_same(site: Shell, tmp_path: Path) -> None:
+    backend = LocalBackend(str(tmp_path / "site/state/nexusform.nfstate"))
+    backend.lock(lock_info("apply", backend, SystemClock(), {}))
+    assert site("fleet", READER, "plan")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('"local"', '"lokal"'), 'There is no backend "lokal". Known are: local'),
+        (("path =", "paht ="), 'The backend "local" has no setting "paht". Did you mean "path"?'),
+        (("{ path = ", "{ path = [1], x = "), 'config: "path" must be a string.'),
+        (("{ path", "3 # { path"), "An object is needed: config = { NAME = VALUE, ... }."),
+        (('"local"', '"azurerm"'), 'has no setting "path"'),
+        (("../site", "../nowhere"), "There is no state at ../nowhere/state/nexusform.nfstate"),
+        (("\n}", '\n  workspace = "other"\n}'), '(workspace "other")'),
+        (("\n}", '\n  workspace = "../x"\n}'), "Invalid workspace"),
+        (("\n}", "\n  workspace = uuid()\n}"), "Data source depends on an unknown value"),
+    ],
+)
+def test_what_cannot_be_read_is_told_at_its_block(site: Shell, change: tuple[str, str], words: str) -> None:
+    code, told = site("fleet", READER.replace(*change, 1), "plan")
+    assert code == 1
+    assert words in told
+    assert "main.nf.hcl line" in told
+    assert "Traceback" not in told
+
+
+def test_a_member_of_a_missing_state_is_not_blamed(site: Shell) -> None:
+    member = """
+resource "fleet_member_cluster" "a" {
+  name                  = "a"
+  kubernetes_cluster_id = data.nexusform_remote_state.site.outputs.id
+}
+"""
+    code, told = site("fleet", READER.replace("../site", "../nowhere") + member, "plan")
+    assert code == 1
+    assert "No such state" in told
+    assert "Placement depends" not in told
+
+
+def test_an_encrypted_state_is_opened_as_the_reader_is_told(nf: Shell) -> None:
+    assert (
+        nf("site", SITE + ENCRYPTION % "state { method = method.aes_gcm.m }", "apply", "-auto-approve")[0]
+        == 0
+    )
+    code, told = nf("fleet", READER, "plan")
+    assert code == 1
+    assert "`remote_state_data_sources`" in told
+    for block in ("default", 'remote_state_data_source "site"'):
+        settings = "remote_state_data_sources {\n BLOCK {\n method = method.aes_gcm.m\n }\n }"
+        settings = settings.replace("BLOCK", block)
+        assert nf("fleet", READER + ENCRYPTION % settings, "plan")[0] == 0
+    settings = "remote_state_data_sources {\n default {\n method = method.aes_gcm.m\n }\n }"
+    code, told = nf("fleet", READER + (ENCRYPTION % settings).replace("horse", "house"), "plan")
+    assert code == 1
+    assert "cannot be decrypted" in told
+
+
+def test_a_cluster_that_two_states_hold_differently_is_refused(site: Shell, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    larger = SITE.replace("count       = 2", "count       = 3")
+    assert site("second", larger, "apply", "-auto-approve")[0] == 0
+    member = 'resource "fleet_member_cluster" "a" {\n  name = "a"\n  kubernetes_cluster_id = "lab/a"\n}\n'
+    assert site("fleet", READER + member, "plan")[0] == 0
+    second = READER.replace('"site"', '"second"').replace("../site", "../second")
+    code, told = site("fleet", READER + second + member, "plan")
+    assert code == 1
+    assert "Cluster in two states" in told
+
+
+def test_pods_of_the_other_state_take_their_room(nf: Shell) -> None:
+    """A worker full of pods that the site's own state holds has no room for those of the fleet."""
+    manifest = """
+resource "fleet_hub_manifest" "full" {
+  %s
+  yaml_body  = <<EOT
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %s, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: %s}}
+  template:
+    metadata: {labels: {app: %s}}
+    spec:
+      containers: [{name: c, image: i, resources: {requests: {cpu: "6"}}}]
+EOT
+}
+"""
+    own = manifest % ("cluster_id = nexus_kubernetes_cluster.a.id", "own", "own", "own")
+    assert nf("site", SITE + own, "apply", "-auto-approve")[0] == 0
+    fleet = manifest % ("cluster_id = data.nexusform_remote_state.site.outputs.id", "more", "more", "more")
+    code, told = nf("fleet", READER + fleet, "plan")
+    assert code == 0, told
+    assert "Pending" in told
+    assert nf("site", SITE, "apply", "-auto-approve")[0] == 0
+    code, told = nf("fleet", READER + fleet, "plan")
+    assert code == 0, told
+    assert "Pending" not in told

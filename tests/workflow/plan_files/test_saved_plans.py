@@ -1,0 +1,211 @@
+"""A saved plan and what it was made of: configuration, commit, state, inventories, other states."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.workflow.opening.surroundings import commit_of
+
+Shell = Callable[..., tuple[int, str]]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "inventory"
+SITE = """
+variable "workers" {
+  type    = number
+  default = 2
+}
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "rack1" {
+  site_id       = nexus_site.lab.id
+  machine_count = 4
+}
+resource "nexus_kubernetes_cluster" "a" {
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.rack1]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = var.workers
+    vm_sku_name = "NC_P10_56_v1"
+  }
+}
+output "made" {
+  value = plantimestamp()
+}
+output "text" {
+  value = file("text")
+}
+"""
+
+
+@pytest.fixture
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_SHA", raising=False)
+    Path("main.nf.hcl").write_text(SITE)
+    Path("text").write_text("one")
+
+    def shell(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = run(list(words))
+        both = capsys.readouterr()
+        return code, " ".join((both.out + both.err).replace("│", " ").split())
+
+    return shell
+
+
+def test_replanning_accepts_what_is_the_same(nf: Shell) -> None:
+    assert nf("plan", "-out=p")[0] == 0
+    code, told = nf("apply", "-verify=replan", "p")
+    assert code == 0, told
+    assert "Apply complete!" in told
+    # At the time of the plan: plantimestamp() is no difference.
+    assert nf("plan", "-destroy", "-target=nexus_kubernetes_cluster.a", "-out=p")[0] == 0
+    code, told = nf("apply", "-verify=replan", "p")
+    assert code == 0, told
+
+
+def test_replanning_names_what_differs(nf: Shell) -> None:
+    Path("main.nf.hcl").write_text(SITE.replace('output "text"', 'output "other"'))
+    assert nf("plan", "-out=p")[0] == 0
+    Path("text").write_text("two")
+    code, told = nf("apply", "-verify=replan", "p")
+    assert code == 1
+    assert "Saved plan is not what planning gives now" in told
+    assert "something else: output.other." in told
+    assert not Path("state/nexusform.nfstate").exists()
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "text: another content than the plan was made of." in told
+    assert "Saved plan cannot be made again" in told
+    assert not Path("state/nexusform.nfstate").exists()
+
+
+def test_another_configuration_is_told_with_its_commit(nf: Shell) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "main.nf.hcl"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "one"], check=True)
+    first = commit_of(".", {})
+    assert nf("plan", "-out=p")[0] == 0
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "two"], check=True)
+    subprocess.run([*git, "pack-refs", "--all"], check=True)
+    second = commit_of(".", {})
+    shown = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert (len(first), second) == (40, shown.strip())
+    Path("main.nf.hcl").write_text(SITE.replace("default = 2", "default = 3"))
+    code, told = nf("apply", "p")
+    assert code == 0
+    assert "Configuration changed since the plan was saved" in told
+    assert (
+        f"main.nf.hcl: another content than the plan was made of. The plan was made at commit {first[:12]}, "
+        in told
+    )
+    assert f"and here is {second[:12]}." in told
+    assert "Configuration changed" not in nf("plan", "-out=p")[1]
+    assert "Configuration changed" not in nf("apply", "p")[1]
+
+
+def test_a_detached_head_a_work_tree_and_the_environment_name_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    assert commit_of(".", {}) == ""
+    subprocess.run([*git, "init", "-q"], check=True)
+    assert commit_of(".", {}) == ""
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    subprocess.run([*git, "worktree", "add", "-q", "-b", "more", "beside"], check=True)
+    assert commit_of("beside", {}) == head
+    subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    assert commit_of("deep/er", {}) == head
+    assert commit_of(".", {"CI_COMMIT_SHA": "a" * 40}) == "a" * 40
+    assert commit_of(".", {"GITHUB_SHA": "$(reboot)"}) == head
+    (tmp_path / ".git" / "HEAD").write_bytes(b"\xff\xfe")
+    assert commit_of(".", {}) == ""
+
+
+def test_a_state_that_was_edited_under_its_serial_is_noticed(nf: Shell) -> None:
+    assert nf("apply", "-auto-approve")[0] == 0
+    assert nf("plan", "-var", "workers=3", "-out=p")[0] == 0
+    state = Path("state/nexusform.nfstate")
+    document = json.loads(state.read_text())
+    (cluster,) = [each for each in document["resources"] if each["type"] == "nexus_kubernetes_cluster"]
+    cluster["instances"][0]["status"] = "tainted"
+    state.write_text(json.dumps(document, indent=2))
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "the state under serial 1 changed" in told
+    assert "nexus_kubernetes_cluster.a" in told
+
+
+def test_another_inventory_stops_a_plan_that_would_be_another(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772287200")
+    shutil.copytree(EXAMPLE, "inventory")
+    os.chdir("inventory")
+    machines = Path("export/bare_metal_machines.json")
+    assert nf("plan", "-out=p")[0] == 0
+    text = machines.read_text()
+    machines.write_text(text + "\n")
+    code, told = nf("apply", "-lock=false", "p")
+    assert code == 0, told
+    assert "What the plan stands on changed" in told
+    assert "identical changes" in told
+    shutil.rmtree("state")
+    machines.write_text(text.replace('"Uncordoned"', '"Cordoned"'))
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert (
+        '"export/bare_metal_machines.json" changed, and planning again gives something else: it fails ('
+        in told
+    )
+    shutil.rmtree("export")
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "Saved plan cannot be made again" in told
+
+
+def test_another_state_that_was_read_is_noticed(nf: Shell) -> None:
+    assert nf("apply", "-auto-approve")[0] == 0
+    Path(".git").mkdir()  # one work tree holds both
+    Path("reader").mkdir()
+    os.chdir("reader")
+    Path("main.nf.hcl").write_text("""
+data "nexusform_remote_state" "lab" {
+  backend = "local"
+  config  = { path = "../state/nexusform.nfstate" }
+}
+output "count" {
+  value = data.nexusform_remote_state.lab.resources["nexus_kubernetes_cluster.a"].node_count
+}
+""")
+    assert nf("plan", "-out=p")[0] == 0
+    os.chdir("..")
+    assert nf("apply", "-auto-approve", "-var", "workers=3")[0] == 0
+    os.chdir("reader")
+    code, told = nf("apply", "p")
+    assert code == 1
+    assert "the state that data.nexusform_remote_state.lab reads changed" in told
+    assert "something else: output.count." in told
+
+
+@pytest.mark.parametrize("words", [["-verify=replan"], ["-verify=replan", "-resume"], ["-verify=plan", "p"]])
+def test_what_verify_does_not_go_with(nf: Shell, words: list[str]) -> None:
+    code, told = nf("apply", *words)
+    assert code == 1
+    assert "-verify" in told

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from nexusform.backends.memory import MemoryBackend
+from nexusform.workflow.runs.locking import Locking, acquire, lock_info
+
+
+class Waiting:
+    """A clock that only sleeping moves; somebody gives the lock back after `until` seconds."""
+
+    def __init__(self, backend: MemoryBackend, until: float) -> None:
+        self.at = datetime(2026, 1, 1, tzinfo=UTC)
+        self.backend = backend
+        self.until = self.at + timedelta(seconds=until)
+        self.sleeps: list[float] = []
+
+    def now(self) -> datetime:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.at += timedelta(seconds=seconds)
+        holder = self.backend.holder()
+        if holder is not None and self.at >= self.until:
+            self.backend.unlock(holder.id)
+
+
+def held(until: float) -> tuple[MemoryBackend, Waiting]:
+    backend = MemoryBackend()
+    clock = Waiting(backend, until)
+    backend.lock(lock_info("OperationTypeApply", backend, clock, {}))
+    return backend, clock
+
+
+def test_a_lock_is_waited_for_with_growing_pauses_and_told_of_once() -> None:
+    backend, clock = held(until=5)
+    told: list[str] = []
+    lock, problems = acquire(
+        backend, "plan", Locking(timeout=60), clock=clock, environment={}, waiting=told.append
+    )
+    assert lock is not None
+    assert problems == []
+    assert clock.sleeps == sorted(clock.sleeps)
+    assert len(told) == 1
+    assert told[0].startswith("Acquiring state lock. This may take a few moments...")
+    assert "OperationTypeApply" in told[0]
+    assert lock.release() == []
+    assert backend.holder() is None
+
+
+def test_a_short_wait_is_not_worth_a_word() -> None:
+    backend, clock = held(until=0.2)
+    told: list[str] = []
+    lock, _ = acquire(backend, "plan", Locking(timeout=9), clock=clock, environment={}, waiting=told.append)
+    assert lock is not None
+    assert told == []
+
+
+def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
+    backend, clock = held(until=1000)
+    lock, problems = acquire(
+        backend, "plan", Locking(timeout=3), clock=clock, environment={}, waiting=lambda _: None
+    )
+    holder = backend.holder()
+    assert lock is None
+    assert holder is not None
+    assert sum(clock.sleeps) >= 3
+    for part in (holder.id, holder.who, "OperationTypeApply", f"nexusform force-unlock {holder.id}"):
+        assert part in problems[0].detail
+
+
+def test_without_lock_nothing_is_taken() -> None:
+    backend, clock = held(until=1000)
+    for locking, ids in (
+        (Locking(enabled=False), ["the-state-is-not-locked"]),
+        (Locking(enabled=False, alone=True), []),
+    ):
+        lock, problems = acquire(
+            backend, "plan", locking, clock=clock, environment={}, waiting=lambda _: None
+        )
+        assert lock is None
+        assert [problem.id for problem in problems] == ids
+
+
+def test_a_lock_tells_of_the_job_that_took_it() -> None:
+    backend, clock = held(until=0)
+    github = {"GITHUB_RUN_ID": "7", "GITHUB_REPOSITORY": "o/r"}
+    assert lock_info("x", backend, clock, github).link == "https://github.com/o/r/actions/runs/7"
+    assert lock_info("x", backend, clock, {"CI_JOB_URL": "https://ci/1"}).link == "https://ci/1"
+    assert lock_info("x", backend, clock, {}).link == ""
+
+
+def test_a_lock_broken_meanwhile_is_told_of() -> None:
+    backend = MemoryBackend()
+    clock = Waiting(backend, 0)
+    lock, _ = acquire(backend, "plan", Locking(), clock=clock, environment={}, waiting=lambda _: None)
+    assert lock is not None
+    backend.force_unlock(lock.id)
+    assert "Error releasing the state lock" in lock.release()[0].summary
