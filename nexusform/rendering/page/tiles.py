@@ -12,7 +12,7 @@ from nexusform.placement_kinds.registry import noun_of
 from nexusform.plans.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
-from nexusform.rendering.report.overview import Overview
+from nexusform.rendering.report.overview import Overview, destroyed_clause
 from nexusform.rendering.report.plain_words import room_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
@@ -122,6 +122,8 @@ _LOSSES: Final = (Effect.REMOVED, Effect.LOST, Effect.UNPLACED, Effect.FORGOTTEN
 
 def _unharmed(plan: Plan) -> str:
     """What is to be said where nothing is lost."""
+    if plan.to_destroy:
+        return destroyed_clause(plan)
     if number_of(effect_counts(beside_upgrades(plan)), Effect.MOVED, Effect.AGAIN):
         return "what moves is away for a while"
     if not plan.upgrades:

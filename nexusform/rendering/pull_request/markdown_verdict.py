@@ -18,10 +18,10 @@ from nexusform.plans.effects import (
     told_pools,
     verb_of,
 )
-from nexusform.plans.plan import Action, PlacementChange, Plan, Upgrade
+from nexusform.plans.plan import PlacementChange, Plan, Upgrade
 from nexusform.rendering.pull_request.markdown_parts import code, commit_text, plain
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.rendering.report.overview import Overview
+from nexusform.rendering.report.overview import Overview, destroyed_clause
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.stakes import lost_clauses
 from nexusform.rendering.report.upgrade_words import is_stuck, upgrade_clause, upgrade_heading, upgrade_text
@@ -88,21 +88,12 @@ def _sentences(plan: Plan, report: Report) -> str:
     clauses = [*effect_clauses(beside_moves, LEAVING), *lost_clauses(plan)]
     leaving += [f"**{clause}.**" for clause in clauses]
     if destroyed:
-        leaving.append(f"**{_destroyed(plan, destroyed)}.**")
+        leaving.append(f"**{destroyed_clause(plan)}.**")
     waiting = [f"**{clause}.**" for clause in effect_clauses(counts, [Effect.WAITING])]
     coming = [f"{clause}." for clause in effect_clauses(counts, [Effect.PLACED])]
     staying = _others_sentence(report)
     sentences = [*(leaving or ["**Nothing moves.**"]), *waiting, *coming, staying]
     return " ".join(sentence for sentence in sentences if sentence).replace(".** **", ". ")
-
-
-def _destroyed(plan: Plan, count: int) -> str:
-    """`2 objects are destroyed or replaced`; where it is one of both, only that."""
-    deleted = plan.count(Action.DELETE)
-    both = {0: "replaced", count: "destroyed"}
-    return (
-        f"{counted(count, 'object')} {form(count, 'is', 'are')} {both.get(deleted, 'destroyed or replaced')}"
-    )
 
 
 def _moved_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:

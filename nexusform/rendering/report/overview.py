@@ -151,6 +151,15 @@ def headline_text(plan: Plan, report: Report) -> str:
     return ", ".join(["denied" if plan.denied else "", *clauses]).removeprefix(", ")
 
 
+def destroyed_clause(plan: Plan) -> str:
+    """`2 objects are destroyed or replaced`; where it is one of both, only that."""
+    count, deleted = plan.to_destroy, plan.count(Action.DELETE)
+    both = {0: "replaced", count: "destroyed"}
+    return (
+        f"{counted(count, 'object')} {form(count, 'is', 'are')} {both.get(deleted, 'destroyed or replaced')}"
+    )
+
+
 def _without_objects(plan: Plan) -> list[str]:
     """What a plan does that asks nothing of any platform."""
     if plan.mode is Mode.REFRESH_ONLY:

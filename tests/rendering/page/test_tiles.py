@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
-from nexusform.plans.plan import PlacementAction, Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan import Action, PlacementAction, Plan, PoolUpgrade, Upgrade
 from nexusform.ports import Registries
 from nexusform.rendering.page.html_page import page_content, render_html
 
@@ -59,3 +59,8 @@ def test_what_is_refused_would_move(plans: SimpleNamespace) -> None:
         "by guard rail moved:0; 1 VM moves; -fail-on=moved:0 allows 0 at most;"
     )
     assert page_content(plan, {}, Registries()).data["denied"]
+
+
+def test_where_an_object_goes_nobody_reads_that_nothing_is_touched(plans: SimpleNamespace) -> None:
+    member = plans.change(plans.address("thing", "m"), Action.DELETE, {"id": "m"}, None)
+    assert tiles(Plan(changes=(member,)))["What is at risk"][0] == "1 object is destroyed"
