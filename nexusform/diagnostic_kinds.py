@@ -78,6 +78,7 @@ _SAID_OTHERWISE: Final[Mapping[str, str]] = {
     "reference-to-each-in-context-without-for-each": 'Reference to "each" in context without for_each',
     "remembered-backend-config-counts": "Remembered -backend-config counts",
     "remote-state-is-missing": "No such state",
+    "runs-out-beside-machines": "Addresses or storage run out",
     "self-referencing-local-value": "Self-referencing local value",
     "self-referential-block": "Self-referential block",
     "sensitive-value-decides": "Sensitive value decides a placement",

@@ -100,7 +100,8 @@ class RuntimeVersion(Struct, frozen=True, array_like=True):
 
 class Supplies(Struct, frozen=True):
     """What a site has; None for what was not captured. `volumes`: how many, and their MiB. `versions`: the
-    Kubernetes versions that clusters there may have; `runtime`: what its machines run.
+    Kubernetes versions that clusters there may have; `supported_until`: those of them of which the site says
+    on which day support ends; `runtime`: what its machines run.
     """
 
     networks: tuple[NetworkSupply, ...] | None = None
@@ -109,6 +110,7 @@ class Supplies(Struct, frozen=True):
     versions: tuple[str, ...] | None = None
     clusters: tuple[ClusterNetworks, ...] = ()
     runtime: RuntimeVersion | None = None
+    supported_until: tuple[tuple[str, str], ...] = ()
 
 
 class OtherRoom(Struct, frozen=True):
@@ -179,6 +181,8 @@ def note_of_supplies(supplies: Supplies) -> Mapping[str, Any]:
     noted = json.decode(json.encode(supplies))  # lists, as state has them when it is read again
     if supplies.runtime is None:  # notes of sites of which nobody told it stay as they are
         del noted["runtime"]
+    if not supplies.supported_until:
+        del noted["supported_until"]
     return {SUPPLIES: noted}
 
 

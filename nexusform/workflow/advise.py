@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, has_errors
+from nexusform.planning.conclusion.room_left import with_room
+from nexusform.planning.conclusion.running_out import RUNS_OUT
 from nexusform.planning.planner import make_plan
 from nexusform.source import SourceFile
 from nexusform.workflow.opening.linting import lint
@@ -21,6 +23,7 @@ from nexusform.workflow.runs.run import base_request
 
 # What a platform says of itself, and what was asked of it and failed: found by plans, of use to advice.
 _HEALTH: Final = frozenset({"platform-reports-failure", "change-failed-before"})
+_OF_PLANS: Final = _HEALTH | {RUNS_OUT}
 
 
 class Advice(Struct, frozen=True):
@@ -42,7 +45,7 @@ def find_advice(place: Place, plan_path: str = "") -> Advice:
         if saved is None:
             return Advice(diagnostics=tuple(problems))
         sources = sources_of(saved)
-        findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_HEALTH})
+        findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_OF_PLANS})
         return Advice(findings, _errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(place)
     if opened.project is None:
@@ -54,7 +57,8 @@ def find_advice(place: Place, plan_path: str = "") -> Advice:
     result = make_plan(request)
     if result.plan.errored:
         return Advice(diagnostics=_errors(result.plan.diagnostics), sources=opened.sources)
-    due = (problem for problem in result.plan.diagnostics if problem.id in _HEALTH)
+    roomed = with_room(result, opened.project.registries).plan
+    due = (problem for problem in roomed.diagnostics if problem.id in _OF_PLANS)
     findings = (*due, *lint(result, opened.project.configuration, everything=True))
     origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
     if result.plan.has_changes:

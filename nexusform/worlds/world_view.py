@@ -112,6 +112,7 @@ class SiteView(Struct, frozen=True, dict=True):
     does not manage; `skus` all VM SKUs that may be asked for; `offered_by` names by machine the resource that
     makes it. `other` is what is left beside machines, () where no provider looked; `versions` the
     Kubernetes versions that clusters there may have, `runtime` what its machines run, None where nobody told.
+    `supported_until`: the last day of support of those versions of which the site tells it.
     """
 
     id: str
@@ -127,6 +128,7 @@ class SiteView(Struct, frozen=True, dict=True):
     other: tuple[OtherRoom, ...] = ()
     versions: tuple[str, ...] | None = None
     runtime: RuntimeVersion | None = None
+    supported_until: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def homeless(self) -> tuple[str, ...]:
@@ -283,6 +285,7 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
         other=() if supplies is None else _other(site, of_site, supplies),
         versions=None if supplies is None else supplies.versions,
         runtime=None if supplies is None else supplies.runtime,
+        supported_until={} if supplies is None else dict(supplies.supported_until),
     )
 
 

@@ -7,4 +7,5 @@ DOOR = {
     "conservation": "kinds_held names_of",
     "result": "ExplainedVm PlanResult",
     "room_left": "with_room",
+    "running_out": "RUNS_OUT",
 }

@@ -58,8 +58,17 @@ def with_room(result: PlanResult, registries: Registries) -> PlanResult:
     room = () if plan.errored else headroom(before, after)
     other = () if plan.errored else _other_room(plan, before, after)
     records = _with_lost(site_records(before, after, order), plan)
-    told = replace(plan, sites=records, room=room, room_other=other)
-    return replace(result, plan=with_held_before(told))
+    told = with_held_before(replace(plan, sites=records, room=room, room_other=other))
+    return replace(result, plan=_with_lacks(told))
+
+
+def _with_lacks(plan: Plan) -> Plan:
+    """The plan with warnings of what does not do beside machines."""
+    if not any(row.lacks for row in plan.room_other):
+        return plan
+    from nexusform.planning.conclusion.running_out import runs_out
+
+    return replace(plan, diagnostics=(*plan.diagnostics, *runs_out(plan)))
 
 
 def _with_lost(sites: tuple[SiteVms, ...], plan: Plan) -> tuple[SiteVms, ...]:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import brief_place
-from nexusform.plans.other_room import lacking_text
 from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
 from nexusform.rendering.report import wording
@@ -125,7 +124,6 @@ def verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
     sites = [site for site in site_rooms(plan.room) if site.after is not None]
     sentences = [
         *_rooms(sites),
-        *_lacking(plan),
         *upgrade_sentences(plan),
         ("Upgrades", _upgrades(sites)),
         ("Sure of", sure_of(plan)),
@@ -158,15 +156,6 @@ def _score(score: PredictionScore) -> str:
 
 def _percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
-
-
-def _lacking(plan: Plan) -> list[tuple[str, str]]:
-    """What does not do beside machines, site by site."""
-    lacking: dict[str, list[str]] = {}
-    for row in plan.room_other:
-        if row.lacks:
-            lacking.setdefault(row.site, []).append(lacking_text(row))
-    return [(f"Runs out on {site}", f"{'; '.join(said[:MOST_SITES])}.") for site, said in lacking.items()]
 
 
 def _rooms(sites: list[SiteSummary]) -> list[tuple[str, str]]:

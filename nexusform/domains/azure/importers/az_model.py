@@ -196,14 +196,15 @@ class AzClusterNetwork(Struct, frozen=True):
 
 class AzSupplies(Struct, frozen=True):
     """What a site has beside machines; None for a kind that was not captured. `volumes`: how many, and their
-    MiB. `versions`: the Kubernetes versions that clusters there may have. `attached`: how many VMs are
-    attached to each network, by the key of its id. `runtime`: the version of its machines.
+    MiB. `versions`: the Kubernetes versions that clusters there may have, each with the day on which its
+    support ends ("" where nobody told). `attached`: how many VMs are attached to each network, by the key of
+    its id. `runtime`: the version of its machines.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
     appliances: tuple[AzAppliance, ...] | None = None
     volumes: tuple[int, int] | None = None
-    versions: tuple[str, ...] | None = None
+    versions: tuple[tuple[str, str], ...] | None = None
     clusters: tuple[AzClusterNetwork, ...] = ()
     attached: tuple[tuple[str, int], ...] = ()
     runtime: RuntimeVersion | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
+from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics import Severity
@@ -26,6 +28,11 @@ VOLUMES: Final = "volumes"
 VERSIONS: Final = "kubernetes_versions"
 _INVALID: Final = "invalid-addresses"
 _IPV6: Final = ":"
+_BUNDLE: Final = "patchVersion:"
+_BUNDLE_NAME: Final = re.compile(r"\s*(v?\d[0-9.]*(?:-[0-9.]+)?)(?![\w.-])")
+_NEXT: Final = "components:"
+# A year of 0001 is Azure's way to say that nobody told.
+_UNTIL: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 
 def read_supplies(items: AzItems) -> AzSupplies:
@@ -38,8 +45,8 @@ def read_supplies(items: AzItems) -> AzSupplies:
         volumes = len(sizes), sum(sizes)
     versions = None
     if _is_told(items, VERSIONS):
-        listed = (one.text("version") for item in items.of(VERSIONS) for one in item.items("values"))
-        versions = tuple(dict.fromkeys(version for version in listed if version))
+        minors = chain.from_iterable(item.items("values") for item in items.of(VERSIONS))
+        versions = tuple(dict(chain.from_iterable(map(_versions, minors))).items())
     return AzSupplies(
         networks=networks,
         appliances=appliances,
@@ -65,6 +72,22 @@ def _offer(item: Item, version: str) -> RuntimeUpgradeOffer:
     """One version that is offered."""
     told = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
     return RuntimeUpgradeOffer(version, *(item.text(name) or "" for name in told))
+
+
+def _versions(minor: Item) -> Iterator[tuple[str, str]]:
+    """The versions of one entry of the catalog, each with the day on which its support ends. The bundles of a
+    minor version and their days stand in a text, one after the other:
+    `{ components: {...}, patchVersion: v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
+    """
+    version = minor.text("version")
+    _, *bundles = (minor.text("description") or "").split(_BUNDLE)
+    found = [
+        (bundle[1], until[1] if (until := _UNTIL.search(text.partition(_NEXT)[0])) else "")
+        for text in bundles
+        if (bundle := _BUNDLE_NAME.match(text))
+    ]
+    if found or version:
+        yield from found or [(version or "", "")]
 
 
 def _is_told(items: AzItems, kind: str) -> bool:
@@ -168,7 +191,8 @@ def supplies_of(supplies: AzSupplies) -> Supplies:
             StorageSupply(each.name, each.capacity_gib, each.used_gib) for each in supplies.appliances
         ),
         volumes=supplies.volumes,
-        versions=supplies.versions,
+        versions=None if supplies.versions is None else tuple(version for version, _ in supplies.versions),
+        supported_until=tuple((version, until) for version, until in supplies.versions or () if until),
         runtime=supplies.runtime,
         clusters=tuple(
             ClusterNetworks(

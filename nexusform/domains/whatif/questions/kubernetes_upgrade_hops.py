@@ -36,7 +36,8 @@ _SECONDS: Final = 3600
 
 class Hop(Struct, frozen=True):
     """One upgrade of one cluster. `single` are workloads of which one pod is all there is, `offered` the
-    versions of the site that it may go to, None where nobody told what the site has.
+    versions of the site that it may go to, None where nobody told what the site has; `supported_until` is the
+    last day of support of the one of them that has it longest, "" where the site does not tell.
     """
 
     start: str
@@ -45,6 +46,12 @@ class Hop(Struct, frozen=True):
     single: tuple[str, ...] = ()
     needs_a_bundle_between: bool = False
     offered: tuple[str, ...] | None = None
+    supported_until: str = ""
+
+    @property
+    def end_of_support(self) -> str | None:
+        """When support of what it leads to ends: as the site tells, else as Microsoft lists it."""
+        return self.supported_until or self.end.end_of_support
 
     @property
     def batches(self) -> int:
@@ -180,7 +187,8 @@ def _go(
             upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
             between = etcd_stands_between(start, end)
             single, offered = _single(pods.get(cluster.id)), offered_for(end, site.versions)
-            hops.append(Hop(str(start), end, upgrade, single, between, offered))
+            until = max((site.supported_until.get(version, "") for version in offered or ()), default="")
+            hops.append(Hop(str(start), end, upgrade, single, between, offered, until))
             site = _after(site, cluster, upgrade)
             start = end
         found.append(ClusterHops(asked.id, asked.name, tuple(hops)))

@@ -11,18 +11,29 @@ from msgspec import Struct
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
 
 # As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its
-# include supported-versions.md in MicrosoftDocs/azure-docs at commit 0a1d0e70; that of 1.30 from the page's
-# own note, read on 2026-11-21. Later versions are told by the site alone (kubernetesVersions).
+# include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). The end
+# of life, and that with long-term support, which every version from 1.30 on has there. What a site tells of
+# its own versions (kubernetesVersions) goes before this.
 SOURCE: Final = (
     "learn.microsoft.com/azure/operator-nexus/reference-nexus-kubernetes-cluster-supported-versions, "
-    "read on 2026-11-21"
+    "as of 2025-07-27, read on 2026-11-21"
 )
-END_OF_SUPPORT: Final[Mapping[str, str]] = {
+END_OF_LIFE: Final[Mapping[str, str]] = {
     "1.26": "2024-03",
+    "1.27": "2024-07",
+    "1.28": "2025-01",
+    "1.29": "2025-03",
+    "1.30": "2025-07",
+    "1.31": "2025-11",
+    "1.32": "2026-03",
+    "1.33": "2026-06",
+}
+_END_OF_LONG_TERM_SUPPORT: Final[Mapping[str, str]] = {
     "1.27": "2025-07",
-    "1.28": "2024-10",
-    "1.29": "2025-02",
-    "1.30": "2026-07-31",
+    "1.30": "2026-07",
+    "1.31": "2026-11",
+    "1.32": "2027-03",
+    "1.33": "2027-06",
 }
 # Version bundles between which an error of etcd makes an upgrade fail unless one of the middle ones comes
 # first (the same page).
@@ -49,8 +60,10 @@ class KubernetesVersion(Struct, frozen=True, order=True):
 
     @property
     def end_of_support(self) -> str | None:
-        """When its support ends; None where nobody told."""
-        return END_OF_SUPPORT.get(self.line)
+        """When its support ends, the long-term one where there is one; None where Microsoft's list does not
+        have it.
+        """
+        return _END_OF_LONG_TERM_SUPPORT.get(self.line) or END_OF_LIFE.get(self.line)
 
 
 def read_version(text: str) -> KubernetesVersion | None:

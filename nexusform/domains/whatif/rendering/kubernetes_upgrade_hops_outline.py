@@ -53,8 +53,11 @@ def _facts(path: UpgradePath) -> Iterable[str]:
         else:
             which = "each order" if path.all_tried else f"{path.tried} orders"
             yield f"In no order does every surge fit ({which} tried); shown as asked: {order}."
-    yield f"Ends of support: {SOURCE}. Where none is shown, the site's catalog kubernetesVersions tells it."
     hops = [hop for cluster in path.clusters for hop in cluster.hops]
+    if any(hop.supported_until for hop in hops):
+        yield "Ends of support by the day: as the site's catalog kubernetesVersions tells them."
+    if not all(hop.supported_until for hop in hops):
+        yield f"Ends of support by the month: {SOURCE}; long-term support counts."
     if hops and hops[0].offered is None:
         yield "Which versions the site has was not captured."
 
@@ -75,7 +78,7 @@ def _row(hop: Hop) -> Row:
         "fits" if hop.surge_fits else "no room",
         f"{hop.batches:,}",
         f"up to {hop.drain_hours:.1f}",
-        hop.end.end_of_support or "not known",
+        hop.end_of_support or "not known",
     )
     return Row(cells, hop.bad)
 
@@ -116,6 +119,13 @@ def upgrade_path_document(path: UpgradePath) -> dict[str, Any]:
     }
 
 
+def _told_by(hop: Hop) -> str | None:
+    """Who says when support ends: the site, or Microsoft's list."""
+    if hop.supported_until:
+        return "site"
+    return "list" if hop.end_of_support else None
+
+
 def _hop_document(hop: Hop) -> dict[str, Any]:
     return {
         "from": hop.start,
@@ -123,7 +133,8 @@ def _hop_document(hop: Hop) -> dict[str, Any]:
         "surge_fits": hop.surge_fits,
         "batches": hop.batches,
         "drain_hours": round(hop.drain_hours, 3),
-        "end_of_support": hop.end.end_of_support,
+        "end_of_support": hop.end_of_support,
+        "end_of_support_told_by": _told_by(hop),
         "offered": None if hop.offered is None else list(hop.offered),
         "blocking_budgets": list(hop.upgrade.budgets),
         "lost": list(hop.lost),

@@ -10,7 +10,13 @@ import pytest
 from nexusform.diagnostics import Problem
 from nexusform.domains.azure.importers.az_documents import read_items
 from nexusform.domains.azure.importers.az_supplies import read_supplies, supplies_of
-from nexusform.plans.other_room import NetworkSupply, StorageSupply, Supplies
+from nexusform.plans.other_room import (
+    NetworkSupply,
+    StorageSupply,
+    Supplies,
+    note_of_supplies,
+    noted_supplies,
+)
 
 IDS = "/subscriptions/0/resourceGroups/RG/providers/Microsoft.NetworkCloud"
 
@@ -122,3 +128,23 @@ def test_vms_take_addresses_and_appliances_say_what_is_used() -> None:
     assert supplies.networks == (NetworkSupply("n", 254, 3),)
     assert supplies.storage == (StorageSupply("s", 100, 40),)
     assert supplies.volumes == (2, 1500)
+
+
+BUNDLES = (
+    "[{ components: {Name: calico, Type: Feature, Version: v1.9.1},{Name: AzureLinux3, Type: OSImage, "
+    "Version: 1.33.2-1}, endOfExtendedAvailabilityDate: 2028-06-30 00:00:00 +0000 UTC, "
+    "generalAvailabilityDate: 2026-01-01 00:00:00 +0000 UTC, patchVersion: v1.33.4-4.7.0, "
+    "supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }, { components: {Name: calico, Type: Feature, "
+    "Version: v1.9.0}, endOfExtendedAvailabilityDate: 2027-01-31 00:00:00 +0000 UTC, "
+    "generalAvailabilityDate: 0001-01-01 00:00:00 +0000 UTC, patchVersion: v1.33.1-4.5.0, "
+    "supportExpiryDate: 0001-01-01 00:00:00 +0000 UTC }]"
+)
+
+
+def test_the_bundles_of_a_minor_version_are_told_in_a_text() -> None:
+    values = [{"version": "1.33", "description": BUNDLES}, {"version": "1.32", "description": "no bundle"}]
+    supplies, findings = read(kubernetes_versions=[body("kubernetesVersions", "default", values=values)])
+    assert supplies.versions == ("v1.33.4-4.7.0", "v1.33.1-4.5.0", "1.32")
+    assert supplies.supported_until == (("v1.33.4-4.7.0", "2027-06-30"),)
+    assert noted_supplies(note_of_supplies(supplies)) == supplies
+    assert not findings

@@ -62,6 +62,12 @@ def planned(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, st
     return text, {(row["kind"], row["name"]): row for row in rows}
 
 
+def warnings_of(plan: str) -> list[dict[str, Any]]:
+    """What a plan warns of that runs out."""
+    diagnostics = json.loads(Path(plan).read_text())["diagnostics"]
+    return [each for each in diagnostics if each["id"] == "runs-out-beside-machines"]
+
+
 @pytest.fixture(name="site")
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -93,12 +99,19 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
     assert row["lacks"]
     assert rows["storage_appliance", "sa"]["free_after_at_most"] == 1
     assert rows["volumes", "1 volume"]["used_after"] == 2
+    assert [each["held_before"] for each in warnings_of("plan.json")] == [True]
     configuration = site / "site.nf.hcl"
     configuration.write_text(configuration.read_text().replace("count       = 3", "count       = 5"))
     text, rows = planned(capsys)
     after = rows["l3_network", "l3network-504"]["used_after"]
     assert after > 6
     assert f"{after} are needed, and there are 6 at most" in text
+    assert text.count("at most") == text.count("and there are 6 at most") == 1
+    [warning] = warnings_of("plan.json")
+    assert warning["level"] == "warning"
+    assert not warning.get("held_before")
+    assert warning["address"].startswith("nexus_site.")
+    assert warning["range"]["filename"] == "site.nf.hcl"
 
 
 def test_state_remembers_and_questions_and_reports_tell(
@@ -111,6 +124,8 @@ def test_state_remembers_and_questions_and_reports_tell(
     capsys.readouterr()
     assert run(["simulate", "capacity", "-report=json:room.json"]) == 0
     capsys.readouterr()
+    assert run(["advise"]) == 2
+    assert "prefix (that of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
     [answer] = json.loads(Path("room.json").read_text())["sites"]
     assert {row["kind"] for row in answer["room_other"]} >= {"l3_network", "pod_cidr", "storage_appliance"}
     assert run(["report", "capacity", "-states=state/*.nfstate"]) == 0

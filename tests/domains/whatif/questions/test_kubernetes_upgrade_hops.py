@@ -18,7 +18,10 @@ from nexusform.domains.whatif.questions.kubernetes_versions import (
     offered_for,
     read_version,
 )
-from nexusform.domains.whatif.rendering.kubernetes_upgrade_hops_outline import upgrade_path_outline
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_hops_outline import (
+    upgrade_path_document,
+    upgrade_path_outline,
+)
 from nexusform.state.objects import State
 from tests.domains.whatif.questions.worlds import racks, site_of, standing, where
 from tests.planning.harness import cluster, plan, pool, rows
@@ -116,7 +119,7 @@ def test_each_hop_starts_where_plans_leave_the_vms() -> None:
         state = standing(files, state)
     # Four workers, one at a time, half an hour each; the control plane is not counted.
     assert [hop.drain_hours for hop in way.hops] == [2.0, 2.0]
-    assert [hop.end.end_of_support for hop in way.hops] == ["2026-07-31", None]
+    assert [hop.end.end_of_support for hop in way.hops] == ["2026-07", "2026-11"]
 
 
 def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
@@ -170,3 +173,16 @@ def test_several_clusters_go_in_an_order_that_fits() -> None:
     found = path_of(state, "b a", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(hop.surge_fits for one in found.clusters for hop in one.hops)
+
+
+def test_the_site_tells_the_end_of_support_before_any_list() -> None:
+    state = standing(racks(4) + cluster("a", arguments=OLD))
+    days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
+    site = replace(site_of(state), versions=(*days, "1.31"), supported_until=days)
+    path = find_path(site, site.clusters, "1.31", {})
+    document = upgrade_path_document(path)["clusters"][0]["hops"]
+    told = [(hop["end_of_support"], hop["end_of_support_told_by"]) for hop in document]
+    assert told == [("2026-10-31", "site"), ("2026-11", "list")]
+    facts = upgrade_path_outline(path, "here").facts
+    assert any("kubernetesVersions" in fact for fact in facts)
+    assert any("learn.microsoft.com" in fact for fact in facts)
