@@ -139,7 +139,7 @@ def _condition(outcome: PodOutcome, stays: PodNote | None) -> dict[str, str | No
 def _former(workload: Workload, outcome: PodOutcome, stays: PodNote | None) -> dict[str, str]:
     """What a pod was made from that an update has not reached: it hangs, or leaves the pod as it is."""
     spec = outcome.spec
-    if spec is None or not outcome.node or spec.template == workload.pod.template:
+    if spec is None or spec.template == workload.pod.template:
         return {}
     template = spec.template or _NAMELESS
     if stays is not None and stays.former == template:

@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import forecast, profile
+from nexusform.domains.pods.scheduling import forecast, ordered, profile
 from nexusform.domains.pods.scheduling.daemons import DaemonRollout
-from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction, Reach, WorkloadForecast
+from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction, Reach
 from nexusform.domains.pods.scheduling.preemption import Eviction, covers
 from nexusform.domains.pods.scheduling.quotas import Ledger
 from nexusform.domains.pods.scheduling.rollouts import Rollout, replace_pods
@@ -26,6 +26,7 @@ from nexusform.domains.pods.scheduling.work import (
     Work,
     admit_new,
     as_paused,
+    forecast_of,
     free_numbers,
     grown_first,
     queue_order,
@@ -139,8 +140,12 @@ class Predictor:
             self._decide(work)
         self._retry(works)
         self._evict_in_time(works)
+        for work in works:
+            ordered.hold_back(work)
+            if all(outcome.node for outcome in work.made.values()):
+                self._shrink_now(work)
         departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
-        forecasts = {work.workload.key: self._forecast(work) for work in works}
+        forecasts = {work.workload.key: forecast_of(work, self.nodes) for work in works}
         displaced = self._outcomes_of_all(self.strangers.values())
         stay = [pod for pod in self.bystanders if (pod.workload, pod.number) not in self.displaced]
         outcomes = (*self._outcomes_of_all(works), *departed)
@@ -177,7 +182,11 @@ class Predictor:
                 trigger = forecast.NODE_REMOVED if self._is_lost(pod) else forecast.NO_EXECUTE
                 work.to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
             else:
-                work.to_place.append(PodToPlace(pod.number, waited=True, age=pod.age))
+                former = ordered.keeps_template(workload, pod)
+                again = PodToPlace(
+                    pod.number, waited=True, age=pod.age, made_from=pod.spec if former else None
+                )
+                work.to_place.append(again)
         missing = max(0, workload.replicas - len(pods))
         numbers = free_numbers([pod.number for pod in pods], workload.first, missing)
         work.to_place += [PodToPlace(number, trigger=work.growth) for number in numbers]
@@ -185,21 +194,16 @@ class Predictor:
 
     def _shrink(self, work: Work, pods: list[StandingPod]) -> list[StandingPod]:
         """Let go the pods that a workload has too many; those that are left."""
-        # Lost pods count as Pending ones: they go first.
-        workload = work.workload
-        if workload.kind == "StatefulSet":
-            end = workload.first + workload.replicas
-            numbers = {pod.number for pod in pods if not workload.first <= pod.number < end}
-        else:
-            present = [pod if self._stands(pod) else replace(pod, node="") for pod in pods]
-            numbers = {pod.number for pod in surplus_pods(workload, present)}
-        for pod in pods:
-            if pod.number not in numbers:
+        surplus = surplus_pods(work.workload, pods, self._stands)
+        if ordered.waits_to_shrink(work.workload, pods, surplus, self._stands):
+            work.spared = [pod for pod in surplus if self._stands(pod)]
+        for pod in surplus:
+            if pod in work.spared:
                 continue
             if self._stands(pod):
                 self.session.remove(pod)
             work.gone.append((pod, forecast.SCALE_IN))
-        return [pod for pod in pods if pod.number not in numbers]
+        return [pod for pod in pods if pod not in surplus]
 
     def _prepare_daemons(self, work: Work, pods: list[StandingPod]) -> None:
         """One pod per node that permits it; a pod whose node is gone goes with it. Those that have no node
@@ -262,6 +266,8 @@ class Predictor:
         ungrown = self._scale_out_first(work)
         verdicts = self._place(work)
         self._bring_back()
+        if all(verdict.node for verdict in verdicts.values()):
+            self._shrink_now(work)
         if work.is_daemon:
             verdicts |= DaemonRollout(self.session, work, self.nodes, verdicts).replace_pods()
             self._bring_back()
@@ -275,22 +281,43 @@ class Predictor:
             running = len(work.keeps) + sum(bool(outcome.node) for outcome in work.made.values())
             work.reach = Reach(running, running, exact=True)
 
+    def _shrink_now(self, work: Work) -> None:
+        """Let those go that stayed until all others of an ordered workload ran."""
+        for pod in work.spared:
+            self.session.remove(pod)
+        work.gone += [(pod, forecast.SCALE_IN) for pod in work.spared]
+        work.spared = []
+
     def _place(self, work: Work) -> dict[int, Verdict]:
         """The verdict on each pod that is asked for, by its number."""
         workload = work.workload
         blocked = ""  # the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, Verdict] = {}
         for pod in work.to_place:
-            if blocked:
-                verdict = Verdict("", certain=True, feasible=0, reason=f"waits until {blocked} runs")
+            if blocked and not pod.waited:
+                verdict = ordered.waiting_for(blocked)
             elif pod.pin:
                 verdict = self.session.pin(workload.pod, workload.key, pod.number, pod.pin)
             else:
-                verdict = self.session.place(workload.pod, workload.key, pod.number)
+                verdict = self._place_one(work, pod)
             verdicts[pod.number] = verdict
             if workload.ordered and not verdict.node and not blocked:
                 blocked = workload.pod_name(pod.number)
         return verdicts
+
+    def _place_one(self, work: Work, pod: PodToPlace) -> Verdict:
+        """The verdict on a pod. One of a former template that finds a node is replaced there and then."""
+        workload = work.workload
+        if pod.made_from is None:
+            return self.session.place(workload.pod, workload.key, pod.number)
+        verdict = self.session.place(pod.made_from, workload.key, pod.number)
+        if not verdict.node:
+            work.stuck = True
+            return verdict
+        age = self.session.age
+        self.session.remove(StandingPod(workload.key, pod.number, verdict.node, pod.made_from, age))
+        work.to_place[work.to_place.index(pod)] = replace(pod, made_from=None)
+        return self.session.place(workload.pod, workload.key, pod.number)
 
     def _scale_out_first(self, work: Work) -> list[int]:
         """Scale the sets of former templates out before a rollout goes on, as the Deployment's controller
@@ -476,7 +503,7 @@ class Predictor:
             feasible=verdict.feasible,
             reason=verdict.reason,
             refusals=verdict.refusals,
-            spec=workload.pod,
+            spec=pod.made_from or workload.pod,
             age=pod.age,
             without=verdict.without,
             victims=verdict.victims,
@@ -503,7 +530,7 @@ class Predictor:
     def _retry_one(self, work: Work) -> bool:
         """Try the pods of a workload that wait, or that failed and are made again; whether one got a node."""
         workload = work.workload
-        changed = False
+        changed = blocked = False
         by_number = {pod.number: pod for pod in work.to_place}
         failed_come_again = is_made_anew(workload.key)
         waiting = [
@@ -513,14 +540,14 @@ class Predictor:
         ]
         for number in sorted(waiting):
             pin = by_number[number].pin
+            if blocked and not by_number[number].waited:
+                continue
             if pin:
                 verdict = self.session.pin(workload.pod, workload.key, number, pin)
             else:
-                verdict = self.session.place(workload.pod, workload.key, number)
-            if verdict.node:
-                changed = True
-            elif workload.ordered:
-                break
+                verdict = self._place_one(work, by_number[number])
+            changed = changed or bool(verdict.node)
+            blocked = blocked or (workload.ordered and not verdict.node)
             work.made[number] = self._made(workload, verdict, by_number[number])
         return changed
 
@@ -543,7 +570,7 @@ class Predictor:
                 without=PodState.FAILED if pod.refused else PodState.PENDING,
                 volumes=self._volumes(pod.spec, pod.number),
             )
-            for pod in (*work.keeps, *work.outdated, *work.over)
+            for pod in (*work.keeps, *work.outdated, *work.over, *work.spared)
         ]
         stays = [self._as_made_first(work, outcome) for outcome in stays]
         return sorted([*stays, *work.made.values()], key=lambda outcome: outcome.number)
@@ -555,29 +582,6 @@ class Predictor:
             return outcome
         return replace(
             outcome, action=forecast.PLACE, previous="", trigger=forecast.SCALE_OUT, certain=certain
-        )
-
-    def _forecast(self, work: Work) -> WorkloadForecast:
-        """How a workload stands in the end, and how many of its pods might run."""
-        workload = work.workload
-        names = [pod.node for pod in (*work.keeps, *work.outdated)]
-        names += [outcome.node for outcome in work.made.values() if outcome.node]
-        nodes = [self.nodes[name] for name in names]
-        replicas = len(work.keeps) + len(work.made) if work.is_daemon else workload.replicas
-        running = len(names)
-        reach = work.reach
-        if running < reach.least or running > reach.most:
-            # Pods of other workloads that came later changed what was possible.
-            reach = Reach(min(running, reach.least), max(running, reach.most), exact=False)
-        return WorkloadForecast(
-            workload=workload,
-            replicas=replicas,
-            reach=reach,
-            per_machine=forecast.tally(node.machine for node in nodes),
-            per_rack=forecast.tally(node.rack for node in nodes),
-            stuck=work.stuck,
-            not_made=work.not_made,
-            refused=work.refused,
         )
 
 

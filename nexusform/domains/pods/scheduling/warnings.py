@@ -178,7 +178,7 @@ def _stuck(scene: Scene) -> Iterator[PodWarning]:
             if away
             else "cannot be placed beside the old ones"
         )
-        detail = f"its new pods ({few(names)}) {how}: {waiting[0].reason}"
+        detail = f"its new pods ({few(names)}) {how}: {waiting[0].reason}{_of_former(scene, waiting[0])}"
         pods = f"{len(names)} new {form(len(names), 'pod')}"
         brief = f"{pods} {how}: {_decisive(scene, waiting[0])}"
         yield scene.warn(STUCK, detail, brief=brief)
@@ -187,6 +187,16 @@ def _stuck(scene: Scene) -> Iterator[PodWarning]:
         pods = f"{count} new {form(count, 'pod')}"
         detail = f"{pods} would not be made beside the old ones: {scene.forecast.refused}."
         yield scene.warn(STUCK, detail)
+
+
+def _of_former(scene: Scene, pod: PodOutcome) -> str:
+    """What it takes for a Pending pod that stays of a former template."""
+    if pod.spec is None or pod.spec.template == scene.workload.pod.template:
+        return ""
+    return (
+        f" {pod.name} is of the former template, and an ordered StatefulSet replaces no pod before it runs: "
+        f"delete it (kubectl delete pod -n {scene.workload.namespace} {pod.name})."
+    )
 
 
 def _pending(scene: Scene) -> Iterator[PodWarning]:
@@ -229,7 +239,8 @@ def _gated(scene: Scene) -> Iterator[PodWarning]:
 
 def _not_made(scene: Scene) -> Iterator[PodWarning]:
     count, replicas = scene.forecast.not_made, scene.forecast.replicas
-    if count and not scene.forecast.stuck:
+    held = scene.workload.ordered and any(outcome.pending for outcome in scene.outcomes)
+    if count and (held or not scene.forecast.stuck):
         expected = count + replicas if scene.workload.kind == "DaemonSet" else replicas
         detail = f"{count} of {expected} pods would not be made: {scene.forecast.refused}."
         yield scene.warn(NOT_MADE, detail)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import forecast
-from nexusform.domains.pods.scheduling.forecast import PodOutcome, Reach
+from nexusform.domains.pods.scheduling.forecast import PodOutcome, Reach, WorkloadForecast
 from nexusform.domains.pods.scheduling.quotas import Ledger
 from nexusform.domains.pods.scheduling.rollouts import removal_order
 from nexusform.domains.pods.scheduling.scaling import growth_by_share, surplus_by_share
-from nexusform.domains.pods.scheduling.workloads import PodSpec, StandingPod, Strategy, Workload
+from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, StandingPod, Strategy, Workload
 
 
 class PodToPlace(Struct, frozen=True, order=True):
     """A pod to place: its number, the only node for it (DaemonSets), where it was, why; whether it was
-    Pending and since when, and the pod that took its place.
+    Pending and since when, and the pod that took its place. `made_from`: what one that waits was made from,
+    where it stays of a former template.
     """
 
     number: int
@@ -27,6 +28,7 @@ class PodToPlace(Struct, frozen=True, order=True):
     waited: bool = False
     age: int = 0
     preempted_by: str = ""
+    made_from: PodSpec | None = None
 
     @property
     def is_new(self) -> bool:
@@ -38,7 +40,8 @@ class Work(Struct):
     """One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
     has refused for good; `grown` are outdated ones that are made
     first, as their set was scaled out before the rollout began (number, whether that is certain); `beside`
-    are daemons that wait for room beside those they replace. `begun`: its turn has come.
+    are daemons that wait for room beside those they replace. `spared` are pods of an ordered set that is too
+    large, which go once all others run. `begun`: its turn has come.
     """
 
     workload: Workload
@@ -49,6 +52,7 @@ class Work(Struct):
     beside: list[StandingPod] = field(default_factory=list)
     grown: dict[int, bool] = field(default_factory=dict)
     over: list[StandingPod] = field(default_factory=list)
+    spared: list[StandingPod] = field(default_factory=list)
     to_place: list[PodToPlace] = field(default_factory=list)
     gone: list[tuple[StandingPod, str]] = field(default_factory=list)
     made: dict[int, PodOutcome] = field(default_factory=dict)
@@ -92,7 +96,20 @@ def admit_new(work: Work, ledger: Ledger) -> None:
     work.to_place = admitted
 
 
-def surplus_pods(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:
+def surplus_pods(
+    workload: Workload, pods: Sequence[StandingPod], stands: Callable[[StandingPod], bool]
+) -> list[StandingPod]:
+    """The pods that a workload has too many, a StatefulSet by their ordinals."""
+    if workload.kind == "StatefulSet":
+        end = workload.first + workload.replicas
+        return [pod for pod in pods if not workload.first <= pod.number < end]
+    # Lost pods count as Pending ones: they go first.
+    present = [pod if stands(pod) else replace(pod, node="") for pod in pods]
+    numbers = {pod.number for pod in _beyond(workload, present)}
+    return [pod for pod in pods if pod.number in numbers]
+
+
+def _beyond(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:
     """The pods beyond what a workload may have. It may have fewer once no outdated pod is left among them."""
     going: list[StandingPod] = []
     for template, count in surplus_by_share(workload, pods).items():
@@ -144,6 +161,30 @@ def grown_first(work: Work) -> dict[int, PodSpec]:
     further = [number for number in spare if number not in numbers][:missing]
     work.to_place += [PodToPlace(number, trigger=work.growth) for number in further]
     return dict(zip(numbers, specs, strict=True))
+
+
+def forecast_of(work: Work, nodes: Mapping[str, Node]) -> WorkloadForecast:
+    """How a workload stands in the end, and how many of its pods might run."""
+    workload = work.workload
+    names = [pod.node for pod in (*work.keeps, *work.outdated, *work.spared)]
+    names += [outcome.node for outcome in work.made.values() if outcome.node]
+    on = [nodes[name] for name in names]
+    replicas = len(work.keeps) + len(work.made) if work.is_daemon else workload.replicas
+    running = len(names)
+    reach = work.reach
+    if running < reach.least or running > reach.most:
+        # Pods of other workloads that came later changed what was possible.
+        reach = Reach(min(running, reach.least), max(running, reach.most), exact=False)
+    return WorkloadForecast(
+        workload=workload,
+        replicas=replicas,
+        reach=reach,
+        per_machine=forecast.tally(node.machine for node in on),
+        per_rack=forecast.tally(node.rack for node in on),
+        stuck=work.stuck,
+        not_made=work.not_made,
+        refused=work.refused,
+    )
 
 
 def queue_order(workloads: Iterable[Workload]) -> list[Workload]:

@@ -197,14 +197,6 @@ def test_room_that_is_freed_is_used_at_once() -> None:
 # --- kinds ----------------------------------------------------------------------------------------------
 
 
-def test_an_ordered_statefulset_waits_for_each_pod() -> None:
-    work = workload("db", 3, kind="StatefulSet", cpu=800, ordered=True)
-    first, second, third = predict(cluster(1), (), [work]).outcomes
-    assert first.node == "n1"
-    assert second.reason == "0/1 nodes are available: 1 Insufficient cpu."
-    assert third.reason == "waits until db-1 runs"
-
-
 def test_a_daemonset_runs_on_every_node_that_permits_it() -> None:
     nodes = (*cluster(2).nodes, Node("n3", {HOST: "n3"}, (Taint("k"),), 1000, 4 << 30))
     here = Cluster("k", nodes)
