@@ -189,6 +189,7 @@ _OF_WAITING_PODS: Final = (
 )
 _OF_COMPANY: Final = ("pods-share-a-machine", "pods-share-a-rack")
 _OF_ROLLOUTS: Final = (
+    "pods-are-not-made",
     "rollout-hangs",
     "rollout-will-hang",
     "unknown-topology-key",

@@ -215,6 +215,9 @@ def _decisive(scene: Scene, pod: PodOutcome) -> str:
     lacks = lacking(scene.workload.pod, scene.cluster.nodes).strip()
     if lacks or not pod.refusals:
         return lacks or pod.reason
+    of_the_pod = next((each.reason for each in pod.refusals if profile.is_of_the_pod(each)), "")
+    if of_the_pod:
+        return of_the_pod
     tally = Counter(refusal.reason for refusal in pod.refusals)
     return "; ".join(f"{count} {reason}" for reason, count in tally.most_common())
 

@@ -88,7 +88,8 @@ def test_a_claim_without_its_volume_leaves_the_pod_pending(
     result = good(seen(with_claims("data"), *REST, *objects))
     pending = standing(applied(result))["web-0"]
     assert (pending["node"], pending["reason"]) == (None, f"0/3 nodes are available: {reason}.")
-    assert any(reason.split('"', maxsplit=1)[0] in each.detail for each in warnings(result))
+    told = {each.id: each for each in warnings(result)}
+    assert told["pods-stay-pending"].brief == f"default/web: 1 Pending: {reason}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,346 @@
+"""Cases that Kubernetes decides in its own tests, told in our words: what is asked and what must come out.
+
+Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/<plugin>/*_test.go, named beside each table. What
+the default profile does not have (other weights or resources, MostAllocated, added affinity) is left out.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.board import Usage
+from nexusform.domains.pods.scheduling.rules import (
+    balanced_allocation,
+    image_locality,
+    least_allocated,
+    node_affinity,
+    taints,
+)
+from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.workloads import (
+    Cluster,
+    Node,
+    NodeTerm,
+    PodSpec,
+    Requests,
+    StandingPod,
+    Workload,
+)
+from nexusform.scheduling.matching import IN, Requirement, Taint, Toleration
+
+MB = 1 << 20
+Size = tuple[int, int]  # cpu and memory
+
+
+def asking(cpu: int, memory: int) -> PodSpec:
+    return PodSpec(requests=Requests(cpu, memory), scored=Requests(cpu, memory))
+
+
+def used(*sizes: Size) -> Usage:
+    usage = Usage()
+    for size in sizes:
+        usage.take(asking(*size), 1)
+    return usage
+
+
+# --- noderesources: least_allocated_test.go, balanced_allocation_test.go --------------------------
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "there", "score"),
+    [
+        # Nothing is asked for, or all but nothing stands.
+        ((0, 0), (4000, 10000), [], 100),
+        ((0, 0), (4000, 10000), [(0, 0), (0, 0)], 100),
+        # Two containers of 1000 and 2000, on nodes of two sizes.
+        ((3000, 5000), (4000, 10000), [], 37),
+        ((3000, 5000), (6000, 10000), [], 50),
+        # What stands counts as what comes.
+        ((0, 0), (10000, 20000), [(3000, 0), (3000, 0)], 70),
+        ((0, 0), (10000, 20000), [(3000, 0), (3000, 5000)], 57),
+        ((3000, 5000), (10000, 20000), [(3000, 0)], 57),
+        ((3000, 5000), (10000, 20000), [(3000, 5000)], 45),
+        ((3000, 5000), (10000, 50000), [(3000, 5000)], 60),
+        # More than there is counts as nothing left.
+        ((3000, 0), (4000, 10000), [(3000, 0)], 50),
+        ((3000, 0), (4000, 10000), [(3000, 5000)], 25),
+        # A node without any amounts.
+        ((0, 0), (0, 0), [(3000, 5000)], 0),
+        # Resources beside cpu and memory are not scored where the pod asks for none.
+        ((3000, 4000), (6000, 10000), [], 55),
+    ],
+)
+def test_least_allocated(pod: Size, node: Size, there: list[Size], score: int) -> None:
+    here = Node("n", cpu=node[0], memory=node[1])
+    assert least_allocated.score(asking(*pod), here, used(*there)) == score
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "there", "score"),
+    [
+        ((3000, 5000), (4000, 10000), [], 87),
+        ((3000, 5000), (6000, 10000), [], 100),
+        ((3000, 5000), (10000, 20000), [(3000, 0)], 82),
+        ((3000, 5000), (10000, 20000), [(3000, 5000)], 95),
+        ((3000, 5000), (10000, 50000), [(3000, 5000)], 80),
+        ((3000, 0), (6000, 10000), [(3000, 0)], 50),
+        ((3000, 0), (6000, 10000), [(3000, 5000)], 75),
+        # A further resource that the pod does not ask for makes no difference.
+        ((3000, 5000), (3500, 40000), [], 63),
+    ],
+)
+def test_balanced_allocation(pod: Size, node: Size, there: list[Size], score: int) -> None:
+    here = Node("n", cpu=node[0], memory=node[1])
+    assert balanced_allocation.score(asking(*pod), here, used(*there)) == score
+
+
+# --- imagelocality: image_locality_test.go ---------------------------------------------------------
+
+_A, _B, _C = (40, 300, 2000), (250, 10), (4000, 30)
+_D, _E, _F = (600, 40, 900), (300, 600, 900), (20, 30, 40)
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes", "scores"),
+    [
+        # An image counts with its size (in its name, in MB) times the share of the nodes that have it.
+        ((40, 250), [_A, _B], [0, 5]),
+        ((40, 300), [_A, _B], [7, 0]),
+        # No more than 1000 MB for each container.
+        ((10, 4000), [_C, _B], [100, 0]),
+        ((10, 4000), [_C, _B, ()], [66, 0, 0]),
+        ((300, 600, 900), [_D, _E, ()], [32, 36, 0]),
+        # No less than 23 MB in all.
+        ((30, 40), [_F, _C], [1, 0]),
+        # An init container's image counts like all others.
+        ((30, 300), [_A, _F], [6, 0]),
+    ],
+)
+def test_image_locality(pod: tuple[int, ...], nodes: list[tuple[int, ...]], scores: list[int]) -> None:
+    sizes = [{f"gcr.io/{size}:latest": size * MB for size in node} for node in nodes]
+    here = [Node("n", images=images) for images in image_locality.worth_of(sizes)]
+    spec = PodSpec(images=tuple(image_locality.with_tag(f"gcr.io/{size}") for size in pod))
+    assert image_locality.scores([image_locality.raw(spec, node) for node in here]) == scores
+
+
+# --- tainttoleration: taint_toleration_test.go -----------------------------------------------------
+
+SOFT, HARD, EVICTING = "PreferNoSchedule", "NoSchedule", "NoExecute"
+ARM, SSD = ("cpu-type", "arm64"), ("disk-type", "ssd")
+
+
+def tainted(*pairs: tuple[tuple[str, str], str]) -> Node:
+    return Node("n", taints=tuple(Taint(key, value, effect) for (key, value), effect in pairs))
+
+
+def tolerating(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
+    return PodSpec(
+        tolerations=tuple(Toleration(key, "Equal", value, effect) for (key, value), effect in pairs)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes", "scores"),
+    [
+        (
+            tolerating((("foo", "bar"), SOFT)),
+            [tainted((("foo", "bar"), SOFT)), tainted((("foo", "blah"), SOFT))],
+            [100, 0],
+        ),
+        # How many a pod tolerates does not matter,
+        (
+            tolerating((ARM, SOFT), (SSD, SOFT)),
+            [tainted(), tainted((ARM, SOFT)), tainted((ARM, SOFT), (SSD, SOFT))],
+            [100, 100, 100],
+        ),
+        # but how many it does not.
+        (
+            tolerating((("foo", "bar"), SOFT)),
+            [tainted(), tainted((ARM, SOFT)), tainted((ARM, SOFT), (SSD, SOFT))],
+            [100, 50, 0],
+        ),
+        # Only those of this one effect count, of taints as of tolerations.
+        (
+            tolerating((ARM, HARD), (SSD, HARD)),
+            [tainted(), tainted((ARM, HARD)), tainted((ARM, SOFT), (SSD, SOFT))],
+            [100, 100, 0],
+        ),
+        (tolerating(), [tainted(), tainted((ARM, SOFT))], [100, 0]),
+    ],
+)
+def test_taints_in_scores(pod: PodSpec, nodes: list[Node], scores: list[int]) -> None:
+    assert taints.scores([taints.raw(pod, node) for node in nodes]) == scores
+
+
+USER = ("dedicated", "user1")
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "refused"),
+    [
+        (tolerating(), tainted((USER, HARD)), True),
+        (tolerating((USER, HARD)), tainted((USER, HARD)), False),
+        (tolerating((("dedicated", "user2"), HARD)), tainted((USER, HARD)), True),
+        (
+            PodSpec(tolerations=(Toleration("foo", "Exists", "", HARD),)),
+            tainted((("foo", "bar"), HARD)),
+            False,
+        ),
+        (
+            tolerating((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
+            tainted((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
+            False,
+        ),
+        # A toleration of another effect, and a taint that only costs points.
+        (tolerating((("foo", "bar"), SOFT)), tainted((("foo", "bar"), HARD)), True),
+        (PodSpec(tolerations=(Toleration("foo", "Equal", "bar"),)), tainted((("foo", "bar"), HARD)), False),
+        (tolerating((USER, HARD)), tainted((USER, SOFT)), False),
+        (tolerating(), tainted((USER, SOFT)), False),
+        (tolerating(), tainted((USER, EVICTING)), True),
+    ],
+)
+def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
+    assert (taints.refuse(pod, node) is not None) == refused
+
+
+# --- nodeaffinity: node_affinity_test.go -----------------------------------------------------------
+
+
+def wish(weight: int, **labels: str) -> tuple[int, NodeTerm]:
+    return weight, NodeTerm(tuple(Requirement(key, IN, (value,)) for key, value in labels.items()))
+
+
+FOO, KEY, AZ = {"foo": "bar"}, {"key": "value"}, {"az": "az1"}
+THREE = (wish(2, **FOO), wish(4, **KEY), wish(5, **FOO, **KEY, **AZ))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "nodes", "scores"),
+    [
+        ((), [FOO, KEY, AZ], [0, 0, 0]),
+        ((wish(2, **FOO),), [{"abc": "az11", "def": "az22"}, KEY, AZ], [0, 0, 0]),
+        ((wish(2, **FOO),), [FOO, KEY, AZ], [100, 0, 0]),
+        (THREE, [FOO, {**FOO, **KEY, **AZ}, KEY], [18, 100, 36]),
+    ],
+)
+def test_preferred_nodes(
+    wishes: tuple[tuple[int, NodeTerm], ...], nodes: list[dict[str, str]], scores: list[int]
+) -> None:
+    spec = PodSpec(preferred_nodes=wishes)
+    assert node_affinity.scores([node_affinity.raw(spec, Node("n", labels)) for labels in nodes]) == scores
+
+
+# --- defaultpreemption: default_preemption_test.go, which node is chosen ---------------------------
+
+S, M, L, XL = 100, 200, 300, 500
+NEGATIVE, LOW, MID, HIGH, VERY_HIGH = -100, 0, 100, 1000, 10000
+# By node, its pods: priority, size, start.
+Stands = dict[str, list[tuple[int, int, int]]]
+
+
+def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
+    return [(*pod, 0) for pod in pods]
+
+
+@pytest.mark.parametrize(
+    ("stands", "size", "priority", "chosen"),
+    [
+        ({"n1": at_once((MID, L)), "n2": at_once((MID, L))}, L, HIGH, "n1 n2"),
+        # The lowest of the highest priorities,
+        (
+            {
+                "n1": at_once((MID, M), (MID, L)),
+                "n2": at_once((MID, M), (LOW, M)),
+                "n3": at_once((LOW, M), (LOW, M)),
+            },
+            XL,
+            HIGH,
+            "n3",
+        ),
+        # then the smallest sum,
+        (
+            {
+                "n1": at_once((MID, M), (MID, L)),
+                "n2": at_once((MID, L), (LOW, M)),
+                "n3": at_once((MID, M), (MID, M)),
+            },
+            XL,
+            HIGH,
+            "n2",
+        ),
+        # then the fewest; the sum is of priorities that are all raised above zero.
+        (
+            {
+                "n1": at_once((MID, S), (NEGATIVE, S), (MID, S), (NEGATIVE, S)),
+                "n2": at_once((MID, L), (NEGATIVE, M)),
+                "n3": at_once((MID, M), (NEGATIVE, S), (LOW, S)),
+            },
+            XL,
+            HIGH,
+            "n2",
+        ),
+        (
+            {
+                "n1": at_once((MID, S), (NEGATIVE, S), (NEGATIVE, S)),
+                "n2": at_once((MID, L), (NEGATIVE, M)),
+                "n3": at_once((MID, M), (NEGATIVE, S), (LOW, S)),
+            },
+            XL,
+            HIGH,
+            "n2",
+        ),
+        (
+            {
+                "n1": at_once((MID, S), (LOW, S), (LOW, S)),
+                "n2": at_once((HIGH, L)),
+                "n3": at_once((MID, M), (LOW, S), (LOW, S), (LOW, M)),
+                "n4": at_once((MID, M), (MID, S), (MID, S), (NEGATIVE, S)),
+            },
+            XL,
+            VERY_HIGH,
+            "n1",
+        ),
+        # Of equals the one whose most important victim started last.
+        ({"n1": [(MID, M, 2)] * 2, "n2": [(MID, M, 3)] * 2, "n3": [(MID, M, 1)] * 2}, XL, HIGH, "n2"),
+        (
+            {
+                "n1": [(MID, M, 4), (MID, M, 2)],
+                "n2": [(MID, M, 5), (MID, M, 1)],
+                "n3": [(MID, M, 3), (MID, M, 6)],
+            },
+            XL,
+            HIGH,
+            "n3",
+        ),
+        (
+            {
+                "n1": [(LOW, M, 4), (MID, M, 2)],
+                "n2": [(MID, M, 6), (LOW, M, 1)],
+                "n3": [(LOW, M, 3), (MID, M, 5)],
+            },
+            XL,
+            HIGH,
+            "n2",
+        ),
+    ],
+)
+def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen: str) -> None:
+    nodes = tuple(Node(name, cpu=XL, memory=XL) for name in stands)
+    standing = [
+        StandingPod(
+            f"default/Pod/{name}-{at}", 0, name, replace(asking(size, size), priority=importance), start
+        )
+        for name, pods in stands.items()
+        for at, (importance, size, start) in enumerate(pods)
+    ]
+    Random(7).shuffle(standing)
+    comer = Workload("Pod", "default", "p", 1, replace(asking(size, size), priority=priority))
+    (outcome,) = [
+        each for each in predict(Cluster("k", nodes), standing, [comer]).outcomes if each.name == "p"
+    ]
+    assert outcome.node in chosen.split()
+    assert {pod.node for pod in outcome.victims} == {outcome.node}
+    assert outcome.certain == (" " not in chosen)
