@@ -307,11 +307,13 @@ class ReadAnswer(Struct, frozen=True):
 class StepNews(Struct, frozen=True):
     """What a provider tells of a step while it works on it. `operation`: something outside goes on for it
     from now on, in the provider's own words (a URL); it comes back with the step (`ChangeRequest.begun`)
-    when this run ends before the step does. `words` are for people.
+    when this run ends before the step does. `words` are for people. `rests`: all was asked for, and from now
+    on the step only waits, so that others may begin.
     """
 
     operation: str | None = None
     words: str = ""
+    rests: bool = False
 
 
 def _nobody_listens(_news: StepNews) -> None:

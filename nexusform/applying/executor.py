@@ -49,6 +49,7 @@ from nexusform.state_ports import BackendProblem
 
 PROGRESS_SECONDS: Final = 10.0  # how often a step that takes long is told of
 WIDEST: Final = 32  # times the parallelism: how many quick steps may be handed out ahead
+MOST_RESTING: Final = 19  # times the parallelism: how many steps that only wait others do not wait for
 
 
 class Options(Struct, frozen=True):
@@ -171,6 +172,10 @@ class _Graph(Struct):
         return list(below)
 
 
+def _rests(news: StepNews) -> bool:
+    return news.rests
+
+
 class _Run:
     """One execution; all its methods run in the caller's thread except `carry_out`."""
 
@@ -199,7 +204,7 @@ class _Run:
         self._terms = RunTerms(options.waits_for_people, options.stopping)
         self._begun = recorder.begun()
         self._workers: Workers[ProviderCall, ProviderAnswer | None, StepNews] = Workers(
-            max(options.parallelism, 1), carry_out
+            max(options.parallelism, 1), carry_out, _rests
         )
         self._timings: dict[int, _Timing] = {}
         self._ends: dict[int, StepEvent] = {}
@@ -240,7 +245,7 @@ class _Run:
     def _gather(self) -> list[ProviderCall]:
         """Note the intents of what may start now; steps that ask no provider end here, gates untold."""
         calls: list[ProviderCall] = []
-        room = self._depth - self._workers.running
+        room = self._depth + self._resting() - self._workers.running
         while self._graph.ready and len(calls) < room and self._may_start():
             step = self._steps[heappop(self._graph.ready)]
             if step.kind is StepKind.GATE:
@@ -267,12 +272,21 @@ class _Run:
         by one, or when the first failure is to stop the rest.
         """
         least = max(self._options.parallelism, 1)
-        if least == 1 or self._options.fail_fast or not self._workers.running:
+        if not self._may_widen() or not self._workers.running:
             return
         if self._workers.all_ended:
             self._depth = min(self._depth * 2, least * WIDEST)
         else:
             self._depth = max(self._depth // 2, least)
+
+    def _may_widen(self) -> bool:
+        return self._options.parallelism > 1 and not self._options.fail_fast
+
+    def _resting(self) -> int:
+        """How many steps leave their place to others, since they only wait."""
+        if not self._may_widen():
+            return 0
+        return min(self._workers.resting, MOST_RESTING * self._options.parallelism)
 
     def _may_start(self) -> bool:
         self._interrupted = self._interrupted or self._options.stopping()
@@ -381,12 +395,16 @@ class _Run:
         """Seconds until somebody must be told that a step goes on."""
         now = self._now()
         longest_silent = min((timing.last_told for timing in self._timings.values()), default=now)
-        return max(longest_silent + PROGRESS_SECONDS - now, 0.01)
+        return max(longest_silent + self._silence() - now, 0.01)
+
+    def _silence(self) -> float:
+        """How long a step may be silent: the more go on at once, the longer, so that lines stay readable."""
+        return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
 
     def _tell_progress(self) -> None:
-        now = self._now()
+        now, silence = self._now(), self._silence()
         for step, timing in self._timings.items():
-            if now - timing.last_told >= PROGRESS_SECONDS:
+            if now - timing.last_told >= silence:
                 timing.last_told = now
                 self._listener.progressed(self._event(self._steps[step]))
 

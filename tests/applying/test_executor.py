@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from threading import Lock
+from threading import Barrier, BrokenBarrierError, Lock
 from time import sleep
 from typing import Any
 
@@ -176,6 +176,38 @@ def test_quick_steps_are_handed_out_ahead_but_not_with_fail_fast() -> None:
     lines = Patient()
     run(creating({n: [] for n in range(40)}), Site(lines), lines=lines, parallelism=2, fail_fast=True)
     assert lines.most_open == 2
+
+
+class Resting(Site):
+    """A provider of which a create waits until so many creates wait beside it, or for a moment."""
+
+    def __init__(self, journal: Lines, together: int) -> None:
+        super().__init__(journal)
+        self.together = Barrier(together)
+        self.alone = 0
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        request.tell(StepNews(rests=True))
+        try:
+            self.together.wait(timeout=0.2 if self.together.parties > 20 else 30)
+        except BrokenBarrierError:
+            self.alone += 1
+        return super().create(request)
+
+
+def test_steps_that_only_wait_leave_their_place_to_others() -> None:
+    lines = Lines()
+    site = Resting(lines, together=8)
+    applied, _, _ = run(creating({n: [] for n in range(8)}), site, lines=lines, parallelism=2)
+    assert (applied.complete, site.alone) == (True, 0)
+
+
+def test_where_steps_go_one_by_one_those_that_wait_keep_their_place() -> None:
+    lines = Lines()
+    site = Resting(lines, together=30)
+    run(creating({n: [] for n in range(3)}), site, lines=lines, parallelism=1)
+    assert site.order == sorted(site.order)
+    assert site.alone == 3
 
 
 def test_a_request_to_stop_lets_running_steps_end() -> None:

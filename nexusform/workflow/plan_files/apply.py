@@ -93,9 +93,9 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: ApplyOptions) 
     # The plan goes first: a journal that is cut off must not say of it that it was applied.
     for record in (*_followed(run, plan, opening, options.plan_digest), *opening):
         recorder.note(record)
-    dropped = [_dropped(run.stored.remaining)] if run.stored.remaining else []
+    replaced = [_planned_anew(run.stored.remaining, plan)] if run.stored.remaining else []
     outcome = _follow(run, plan, recorder, listener, options)
-    return replace(outcome, diagnostics=(*dropped, *outcome.diagnostics))
+    return replace(outcome, diagnostics=(*replaced, *outcome.diagnostics))
 
 
 def apply_rest(run: Run, rest: Rest, listener: Listener, options: ApplyOptions) -> ApplyOutcome:
@@ -123,11 +123,13 @@ def _followed(run: Run, plan: Plan, opening: Sequence[Record], plan_digest: str)
     return planned_records(document, steps, plan_digest, begun.lineage, begun.serial)
 
 
-def _dropped(remaining: Remaining) -> Diagnostic:
+def _planned_anew(remaining: Remaining, plan: Plan) -> Diagnostic:
+    partial = "; -target and -exclude left the rest out" if plan.targets or plan.excludes else ""
     return warning(
-        "remaining-steps-were-dropped",
-        f"An earlier apply (serial {remaining.serial}) left steps undone. This plan was made of what stands "
-        "since, so they are not done any more.",
+        "earlier-steps-were-planned-anew",
+        f"An earlier apply (serial {remaining.serial}) left {counted(remaining.left, 'step')} undone. This "
+        "plan was made of what stands since and took the place of that one: what of it was still to do is "
+        f"among the steps of this plan{partial}.",
     )
 
 

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Holds, Shape
 from nexusform.domains.hub.api.hub_kinds import READ, WORK
 from tests.crowded_server import Server
+from tests.domains.hub.hub_watches import Happened, watched
 
 Body = dict[str, Any]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
@@ -60,6 +61,10 @@ class HubServer:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str, str], Body] = {}
         self.version = 1
+        self.happened = Happened()
+        self.may_watch = True
+        self.watches: list[tuple[str, int]] = []  # path and status
+        self.closed = False
         self.lock = threading.RLock()
         self.log: list[tuple[str, str, bool, int]] = []
         self.faults: Callable[[str, str], int | None] = lambda _method, _path: None
@@ -74,6 +79,7 @@ class HubServer:
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
+        self.closed = True
         self._http.shutdown()
         self._http.server_close()
 
@@ -111,7 +117,9 @@ class HubServer:
 
     def remove(self, body: Body) -> None:
         with self.lock:
-            self.objects.pop(_key(body), None)
+            if self.objects.pop(_key(body), None) is not None:
+                self.version += 1
+                self.happened.note(self.version, "DELETED", body)
 
     def act(self) -> None:
         """Let the controller do what is to be done."""
@@ -135,8 +143,11 @@ class HubServer:
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         self.objects[key] = after
+        what = "ADDED" if before is None else "MODIFIED"
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             self.objects.pop(key)
+            what = "DELETED"
+        self.happened.note(self.version, what, copy.deepcopy(after))
         return after
 
     # --- requests --------------------------------------------------------------------------------
@@ -158,6 +169,24 @@ class HubServer:
                 status, body = refused.status, refused.body
             self.log.append((method, parts.path, "dryRun" in query, status))
         return status, body
+
+    def watch(self, target: str, token: str) -> tuple[int, Any]:
+        """The status of a watch, and its events or why there are none."""
+        parts = urlsplit(target)
+        match = _PATH.fullmatch(parts.path)
+        assert match is not None
+        group, plural = match["group"] or "", match["plural"]
+        status, answer = 200, {}
+        try:
+            self._fail_as_told("GET", parts.path, token)
+            if not self.may_watch:
+                raise _forbidden("WATCH", group, plural, match["namespace"] or "", "")
+            kind = _PLURALS[group, plural][0]
+            answer = watched(self, group, kind, match["namespace"] or "", dict(parse_qsl(parts.query)))
+        except Refuse as refused:
+            status, answer = refused.status, refused.body
+        self.watches.append((parts.path, status))
+        return status, answer
 
     def _fail_as_told(self, method: str, path: str, token: str) -> None:
         if token not in self.tokens:
@@ -292,9 +321,27 @@ def _handler(server: HubServer) -> type[BaseHTTPRequestHandler]:
         def _serve(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            if "watch=1" in self.path:
+                return self._stream(*server.watch(self.path, token))
             kind = "apply" if "apply-patch" in self.headers.get("Content-Type", "") else "merge"
             joint = "&" if "?" in self.path else "?"
-            status, body = server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content)
+            return self._send(
+                *server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content)
+            )
+
+        def _stream(self, status: int, events: Any) -> None:
+            if status != 200:
+                return self._send(status, events)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.close_connection = True
+            for event in events:
+                self.wfile.write(json.dumps(_shown(event)).encode() + b"\n")
+                self.wfile.flush()
+            return None
+
+        def _send(self, status: int, body: Any) -> None:
             text = body if isinstance(body, str) else json.dumps(_shown(body))
             self.send_response(status)
             self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
@@ -312,7 +359,7 @@ def _handler(server: HubServer) -> type[BaseHTTPRequestHandler]:
 
 
 def _forbidden(method: str, group: str, plural: str, namespace: str, name: str) -> Refuse:
-    verb = {"PATCH": "patch", "DELETE": "delete", "POST": "create", "PUT": "update"}[method]
+    verb = {"PATCH": "patch", "DELETE": "delete", "POST": "create", "PUT": "update", "WATCH": "watch"}[method]
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     resource = f"{plural}.{group}" if group else plural
     words = f'User "bob" cannot {verb} resource "{plural}" in API group "{group}" {where}'

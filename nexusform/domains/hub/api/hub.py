@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -29,6 +30,8 @@ _PATIENCE: Final = 90.0  # seconds of asking again
 _FIRST_PATIENCE: Final = 5.0  # of a server that has never answered
 _SECONDS: Final = 30.0  # of one request
 _LARGEST: Final = 1 << 28  # bytes of an answer
+_WATCHED: Final = 240  # seconds of one watch
+_EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
@@ -43,6 +46,13 @@ class Way(Struct, frozen=True):
 
     kubeconfig: str = ""
     context: str = ""
+
+
+class Listed(Struct, frozen=True):
+    """The objects of a collection at one moment, which `version` names."""
+
+    items: list[dict[str, Any]]
+    version: str
 
 
 class Pace(Struct, frozen=True):
@@ -76,10 +86,13 @@ class Hub:
         self._pace = pace or Pace()
         self._client, self.server = _client(way)
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
+        self._discovering = Lock()
         self._has_answered = False
+        self.closed = False
 
     def close(self) -> None:
         """Give the connections back."""
+        self.closed = True
         self._client.close()
 
     # --- requests ------------------------------------------------------------------------------
@@ -120,33 +133,74 @@ class Hub:
 
     def list(self, path: str, **query: str) -> list[dict[str, Any]]:
         """All objects of a collection, at one moment. Raises Refused and HubProblem."""
+        return self.listed(path, **query).items
+
+    def listed(self, path: str, **query: str) -> Listed:
+        """All objects of a collection, and at which moment. Raises Refused and HubProblem."""
         for number in range(_AGAIN):
             try:
-                return list(self._pages(path, query))
+                return self._all_pages(path, query)
             except Refused as refused:
                 if refused.kind is not Refusal.GONE or number == _AGAIN - 1:
                     raise
         raise AssertionError
 
-    def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    def _all_pages(self, path: str, query: Mapping[str, str]) -> Listed:
+        items: list[dict[str, Any]] = []
         more = ""
         while True:
             asked = {**query, "limit": str(_PAGE), **({"continue": more} if more else {})}
             answer = self._object("GET", path, asked)
-            items = answer.get("items")
-            if not isinstance(items, list):
+            page = answer.get("items")
+            if not isinstance(page, list):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list.")
             kind = str(answer.get("kind") or "").removesuffix("List")
-            for item in items:
-                yield {"apiVersion": answer.get("apiVersion"), "kind": kind, **item}
-            more = str((answer.get("metadata") or {}).get("continue") or "")
+            items += ({"apiVersion": answer.get("apiVersion"), "kind": kind, **item} for item in page)
+            metadata = answer.get("metadata") or {}
+            more = str(metadata.get("continue") or "")
             if not more:
-                return
+                return Listed(items, str(metadata.get("resourceVersion") or ""))
+
+    def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What happens to the objects of a collection since a moment, until the server ends it: ADDED,
+        MODIFIED or DELETED, and the object; BOOKMARK tells how far it is. Raises Refused and HubProblem.
+        """
+        query = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(_WATCHED),
+        }
+        patience = (_SECONDS, _WATCHED + _SECONDS, _SECONDS, _SECONDS)  # to connect, read, write, wait
+        headers = {"Accept": _JSON}
+        try:
+            with self._client.stream("GET", path, params=query, headers=headers, timeout=patience) as answer:
+                _raise_unless_success(answer)
+                for line in answer.iter_lines():
+                    yield self._event(path, line)
+        except (Refused, HubProblem):
+            raise
+        except Exception as problem:  # noqa: BLE001 - of httpx, of sockets
+            raise HubProblem(f"{self.server} cannot be watched: {_first_line(problem)}.") from None
+
+    def _event(self, path: str, line: str) -> tuple[str, dict[str, Any]]:
+        event = _decoded(line)
+        body = event.get("object") if isinstance(event, dict) else None
+        kind = str(event.get("type")) if isinstance(event, dict) else ""
+        if not isinstance(body, dict) or kind not in _EVENTS:
+            raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
+        if kind == "ERROR":
+            raise Refused(int(body.get("code") or 500), body)
+        return kind, body
 
     def kinds_of(self, version: str) -> Mapping[str, tuple[str, bool]]:
         """What a group and version serves: kind to plural and whether it stands in namespaces; nothing where
         it is not served. Raises Refused and HubProblem.
         """
+        with self._discovering:  # many steps ask for the same at once
+            return self._kinds_served(version)
+
+    def _kinds_served(self, version: str) -> Mapping[str, tuple[str, bool]]:
         if version not in self._kinds:
             path = f"/apis/{version}" if "/" in version else f"/api/{version}"
             try:
@@ -188,7 +242,7 @@ class Hub:
                     raise
                 self._pace.sleep(wait if refused.retry_after is None else min(refused.retry_after, 30.0))
             except HubProblem as problem:
-                if self._pace.now() + wait > until:
+                if self.closed or self._pace.now() + wait > until:
                     raise
                 log("debug", "hub asked again", path=path, why=str(problem))
                 self._pace.sleep(wait)
@@ -202,6 +256,8 @@ class Hub:
         body: Mapping[str, Any] | None,
         content_type: str,
     ) -> dict[str, Any]:
+        if self.closed:
+            raise HubProblem(f"{self.server} is not asked any more.")
         headers = {"Accept": _JSON, "Content-Type": content_type}
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         try:
@@ -223,22 +279,30 @@ class Hub:
 
 
 class Asked(Struct):
-    """A hub that is reached when it is first asked."""
+    """A hub that is reached when it is first asked, once: many steps may begin together."""
 
     way: Way
     pace: Pace = field(default_factory=Pace)
     _hub: Hub | None = None
+    _reaching: Lock = field(default_factory=Lock)
 
     def hub(self) -> Hub:
         """The hub. Raises HubProblem."""
-        if self._hub is None:
-            self._hub = Hub(self.way, self.pace)
-        return self._hub
+        with self._reaching:
+            if self._hub is None:
+                self._hub = Hub(self.way, self.pace)
+            return self._hub
 
     def close(self) -> None:
         """Leave the hub, where it was reached."""
         if self._hub is not None:
             self._hub.close()
+
+
+def _raise_unless_success(answer: Any) -> None:
+    """Raises Refused for an answer that begins no stream."""
+    if not answer.is_success:
+        raise Refused(answer.status_code, _decoded(answer.read().decode()))
 
 
 def _may_pass(method: str, refused: Refused) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.hub.api.hub import Asked
+from nexusform.domains.hub.api.hub_mirror import Mirrors
 from nexusform.domains.hub.providers.hub_judging import Judging
 from nexusform.domains.hub.providers.hub_reading import find, read_all
 from nexusform.domains.hub.providers.hub_refusals import in_words
@@ -31,6 +33,8 @@ class FleetHub:
         self._verdict = ""
         self._under_way: Mapping[str, str] = {}
         self._at_planning: Mapping[str, Figures] = {}
+        self._mirrors: Mirrors | None = None
+        self._making = Lock()
 
     def mind(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """What the operator lets the run do."""
@@ -95,4 +99,7 @@ class FleetHub:
 
     def _writing(self, request: ChangeRequest) -> Writing:
         hub = self._asked.hub()
-        return Writing(hub, self._terms, request, self._asked.pace, self._at_planning.get(hub.server))
+        with self._making:
+            self._mirrors = self._mirrors or Mirrors(hub, self._asked.pace)
+        figures = self._at_planning.get(hub.server)
+        return Writing(hub, self._mirrors, self._terms, request, self._asked.pace, figures)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from nexusform.domains.fleet.importers.fleet_export import manager_of
 from nexusform.domains.hub.api.hub import Hub
+from nexusform.domains.hub.api.hub_mirror import MANY, Mirrors
 from nexusform.domains.hub.api.hub_words import Refused
 from nexusform.domains.hub.providers.hub_bodies import KIND_OF, Sent
 from nexusform.domains.pods.importers.kubernetes_manifests import manifest_of
 from nexusform.ports import ProviderProblem
 
 Body = Mapping[str, Any]
-MANY: Final = 5  # from which on objects of one kind are listed instead of asked for one by one
 
 
 def path_on(hub: Hub, each: Sent) -> str:
@@ -38,10 +38,10 @@ def path_needed(hub: Hub, each: Sent) -> str:
     return path
 
 
-def object_on(hub: Hub, each: Sent) -> dict[str, Any] | None:
+def object_on(hub: Hub, mirrors: Mirrors, each: Sent) -> dict[str, Any] | None:
     """An object as it stands, None where there is none. Raises Refused."""
     path = path_on(hub, each)
-    return hub.get(path) if path else None
+    return mirrors.get(path) if path else None
 
 
 def standing_of_many(hub: Hub, sent: Iterable[Sent]) -> dict[str, dict[str, Any] | None]:

@@ -9,6 +9,7 @@ from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.fleet.types.fleet_hub_export import standing_placement
 from nexusform.domains.hub.api.hub import Hub
 from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.api.hub_mirror import MANY
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVALS,
     KIND_OF,
@@ -23,7 +24,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     objects_of,
 )
 from nexusform.domains.hub.providers.hub_objects import (
-    MANY,
     named,
     path_on,
     standing_of_many,

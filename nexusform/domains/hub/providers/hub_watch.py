@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
+from nexusform.domains.hub.api.hub_mirror import Mirrors
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
+from nexusform.domains.hub.providers.hub_objects import uid_of
 from nexusform.domains.hub.providers.hub_standing import (
     PARENT,
     PARENT_NAMESPACE,
     RunStanding,
     Shown,
     Standing,
+    condition,
     failures_foretold,
     generation_of,
     index_told,
@@ -29,66 +33,86 @@ from nexusform.words import counted, first_of
 
 _FIRST_LOOK: Final = 0.3  # seconds
 _LONGEST_LOOK: Final = 5.0
+_LONGEST_FOLLOWED: Final = 60.0  # at what a watch follows: it wakes us, and the rest is for words on the way
+_SLICE: Final = 0.2
 _QUIET: Final = 90.0  # seconds after which a snapshot that was foretold will not come any more
 _PLACEMENT_SHOWS: Final = 120.0  # seconds in which a placement of the same apply has to appear
 _PICKS_AGAIN: Final = 10.0  # seconds in which a hub picks again after an eviction
 _STANDS_AGAIN: Final = 120.0  # seconds after which an eviction waits no longer for what comes in its place
 _MOST_NAMED: Final = 4
 _RESUME: Final = "`nexusform apply -resume` goes on with it."
+Values = Mapping[str, Any]
+Look = Callable[[float], tuple[bool, str]]
 
 
 class Watch(Struct, frozen=True):
     """Looks until something is so, the step's time is over, or the run is to stop."""
 
     hub: Hub
+    mirrors: Mirrors
     step: ChangeRequest
     timeout: float
     pace: Pace = field(default_factory=Pace)
 
-    def until(self, look: Callable[[float], tuple[bool, str]], what: str) -> None:
-        """Look until `look(seconds since the beginning)` says that it is so. Raises StepWaits."""
+    def until(self, look: Look, what: str, changes: Callable[[], int | None] = lambda: None) -> None:
+        """Look until `look(seconds since the beginning)` says that it is so: ever more seldom, and where
+        `changes` tells how often the object was seen to change, as soon as it does. Raises StepWaits.
+        """
         began, pause, told = self.pace.now(), _FIRST_LOOK, ""
         while True:
+            seen = changes()
             elapsed = self.pace.now() - began
             done, words = look(elapsed)
             if done:
                 return
             if words and words != told:
-                self.step.tell(StepNews(words=words))
+                self.step.tell(StepNews(words=words, rests=True))
                 told = words
             if elapsed >= self.timeout:
                 raise StepWaits(f"{what} takes longer than its timeout: {words}. {_RESUME}")
-            self._rest(pause, f"{what}: {words}. {_RESUME}")
+            if seen is None:
+                self._rest(pause, f"{what}: {words}. {_RESUME}", lambda: False)
+            else:
+                has_changed = partial(_is_otherwise, changes, seen)
+                self._rest(max(pause, _LONGEST_LOOK), f"{what}: {words}. {_RESUME}", has_changed)
             pause = min(pause * 1.5, _LONGEST_LOOK)
 
-    def _rest(self, seconds: float, words: str) -> None:
-        """Sleep in slices, so that Ctrl-C is heard. Raises StepWaits."""
+    def _rest(self, seconds: float, words: str, is_over: Callable[[], bool]) -> None:
+        """Sleep in slices, so that Ctrl-C and what happens on the hub are heard. Raises StepWaits."""
         until = self.pace.now() + seconds
         while True:
             if self.step.stopping():
                 raise StepWaits(words)
             left = until - self.pace.now()
-            if left <= 0:
+            if left <= 0 or is_over():
                 return
-            self.pace.sleep(min(left, 0.5))
+            self.pace.sleep(min(left, _SLICE))
 
     # --- placements ----------------------------------------------------------------------------
 
     def placement(
-        self, kind: str, namespace: str, name: str, foretold: Mapping[str, Any]
+        self, kind: str, namespace: str, name: str, foretold: Values, written: Values
     ) -> tuple[Standing, Standing]:
         """Wait until a placement is rolled out, or picked its clusters where somebody else rolls out: how it
-        stood when the hub had just decided, and in the end. `foretold` are its planned attributes.
+        stood when the hub had just decided, and in the end. `foretold` are its planned attributes, `written`
+        the object as it was sent.
         """
         planned, failing = foretold.get("bindings") or {}, failures_foretold(foretold)
+        path = KINDS[kind].path(name, namespace)
         decided = last = Standing(done=False)
+        look_again = 0.0
 
         def look(elapsed: float) -> tuple[bool, str]:
-            nonlocal last, decided
-            shown = _glance(self.hub, kind, namespace, name, planned)
-            if shown is None:
+            nonlocal last, decided, look_again
+            placement = self._placement_on(path, written)
+            if placement is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
-            external = is_external(shown.placement)
+            is_followed = self.mirrors.changes(path) is not None
+            if is_followed and decided.decided and elapsed < look_again and not _ends(placement):
+                return False, last.words
+            look_again = elapsed + min(max(elapsed, _LONGEST_LOOK), _LONGEST_FOLLOWED)
+            shown = _glance(self.hub, placement, planned)
+            external = is_external(placement)
             last = placement_standing(shown, planned, external=external, failing=failing)
             decided = decided if decided.decided else last
             behind = last.done and snapshots_behind(planned, last.latest) and not external
@@ -96,8 +120,20 @@ class Watch(Struct, frozen=True):
                 return False, "the hub has not taken a snapshot of the new content yet"
             return last.done, last.words
 
-        self.until(look, f"{kind} {name}")
+        self.until(look, f"{kind} {name}", partial(self.mirrors.changes, path))
         return decided, last
+
+    def _placement_on(self, path: str, written: Values) -> Values | None:
+        """A placement as it stands. What is followed may be a moment behind what was just written."""
+        changes = self.mirrors.changes(path)
+        shown = self.mirrors.get(path)
+        if changes is None or not written:
+            return shown
+        if shown is None:
+            return self.hub.get(path) if changes else written
+        if uid_of(shown) != uid_of(written):
+            return self.hub.get(path)
+        return shown if generation_of(shown) >= generation_of(written) else written
 
     def scheduled(self, kind: str, namespace: str, name: str) -> None:
         """Wait until a placement that a run or an eviction names is there and has its clusters: a run in
@@ -117,15 +153,21 @@ class Watch(Struct, frozen=True):
 
     def gone(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
         """Wait until a placement is gone, with its bindings and Works."""
+        stands = True
 
         def look(_elapsed: float) -> tuple[bool, str]:
-            there = self.hub.get(path)
-            if there is not None and str((there.get("metadata") or {}).get("uid")) == (uid or None):
+            nonlocal stands
+            there = self.mirrors.get(path) if stands else None
+            stands = there is not None and uid_of(there) == (uid or None)
+            if stands:
                 return False, f"{kind} {name} still stands"
             left = what_is_left(self.hub, kind, namespace, name)
             return not left, first_of(left, _MOST_NAMED)
 
-        self.until(look, f"The deletion of {kind} {name}")
+        def changes() -> int | None:
+            return self.mirrors.changes(path) if stands else None
+
+        self.until(look, f"The deletion of {kind} {name}", changes)
 
     # --- runs and evictions --------------------------------------------------------------------
 
@@ -207,6 +249,10 @@ def eviction_end(body: Mapping[str, Any]) -> tuple[bool, str]:
     return False, ""
 
 
+def _is_otherwise(changes: Callable[[], int | None], seen: int) -> bool:
+    return changes() != seen
+
+
 # --- what a hub shows ------------------------------------------------------------------------------
 
 
@@ -220,17 +266,28 @@ def shown_placement(hub: Hub, kind: str, namespace: str, name: str) -> Shown | N
     return _whole(hub, placement, kind, namespace, name)
 
 
-def _glance(hub: Hub, kind: str, namespace: str, name: str, planned: Mapping[str, Any]) -> Shown | None:
+def _glance(hub: Hub, placement: Values, planned: Values) -> Shown:
     """A placement with its bindings alone, where its status tells which snapshot it speaks of and a plan says
-    which is meant: two requests instead of four, and there may be a thousand placements.
+    which is meant: one request instead of three, and there may be a thousand placements.
     """
-    placement = hub.get(KINDS[kind].path(name, namespace))
-    if placement is None or not has_been_scheduled(placement):
-        return Shown(placement, (), (), ()) if placement is not None else None
+    if not has_been_scheduled(placement):
+        return Shown(placement, (), (), ())
+    metadata = placement.get("metadata") or {}
+    of = str(placement.get("kind")), str(metadata.get("namespace") or ""), name_of(placement)
     is_meant = planned and all(isinstance(each.get("resource_snapshot"), int) for each in planned.values())
     if is_meant and index_told(placement) is not None and not is_external(placement):
-        return Shown(placement, _made_for(hub, made_kinds(kind)[0], namespace, name), is_glance=True)
-    return _whole(hub, placement, kind, namespace, name)
+        return Shown(placement, _made_for(hub, made_kinds(of[0])[0], *of[1:]), is_glance=True)
+    return _whole(hub, placement, *of)
+
+
+def _ends(placement: Values) -> bool:
+    """Whether the status of a placement says that it is rolled out, so that its bindings are worth a look."""
+    kind = str(placement.get("kind"))
+    for said in ("Available", "DiffReported"):
+        found = condition(placement, f"{kind}{said}")
+        if found is not None and found.get("status") == "True":
+            return True
+    return False
 
 
 def _whole(hub: Hub, placement: Mapping[str, Any], kind: str, namespace: str, name: str) -> Shown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import MEMBER
+from nexusform.domains.hub.api.hub_mirror import Mirrors
 from nexusform.domains.hub.api.hub_words import Refused
 from nexusform.domains.hub.providers.hub_approvals import approve
 from nexusform.domains.hub.providers.hub_bodies import (
@@ -60,6 +62,7 @@ class Writing(Struct, frozen=True):
     """One step. `request` says what is to be, and hears how it goes."""
 
     hub: Hub
+    mirrors: Mirrors
     terms: Terms
     request: ChangeRequest
     pace: Pace
@@ -75,7 +78,10 @@ class Writing(Struct, frozen=True):
 
     @property
     def _watch(self) -> Watch:
-        return Watch(self.hub, self.request, self.terms.timeout, self.pace)
+        return Watch(self.hub, self.mirrors, self.request, self.terms.timeout, self.pace)
+
+    def _standing(self, each: Sent) -> dict[str, Any] | None:
+        return object_on(self.hub, self.mirrors, each)
 
     # --- what goes -----------------------------------------------------------------------------
 
@@ -85,10 +91,10 @@ class Writing(Struct, frozen=True):
             return  # the hub made it, and what was granted stays granted
         sent = objects_of(self._kind, self.request.prior or {})
         if self.terms.read_only:
-            self._not_by_us([each for each in sent if object_on(self.hub, each) is not None], "delete")
+            self._not_by_us([each for each in sent if self._standing(each) is not None], "delete")
             return
         if self._kind == MEMBERS:
-            if object_on(self.hub, sent[0]) is not None:
+            if self._standing(sent[0]) is not None:
                 self.hub.apply(sent[0].path, given_back(sent[0]).body, self.terms.manager)
             return
         uid = str((self.request.noted.get(ON_HUB) or {}).get("uid") or "")
@@ -98,7 +104,7 @@ class Writing(Struct, frozen=True):
             self._watch.gone(*named(self._kind, self.request.prior or {}), sent[0].path, uid)
 
     def _delete_one(self, each: Sent, uid: str) -> None:
-        body = object_on(self.hub, each)
+        body = self._standing(each)
         if body is None:
             return
         if uid and uid_of(body) != uid:
@@ -110,12 +116,12 @@ class Writing(Struct, frozen=True):
             return
 
         def look(_elapsed: float) -> tuple[bool, str]:
-            there = self.hub.get(path)
+            there = self.mirrors.get(path)
             gone = there is None or uid_of(there) != uid_of(body)
             held = ", ".join(((there or {}).get("metadata") or {}).get("finalizers") or ())
             return gone, f"{each.title} still goes{f', held by {held}' if held else ''}"
 
-        self._watch.until(look, f"The deletion of {each.title}")
+        self._watch.until(look, f"The deletion of {each.title}", partial(self.mirrors.changes, path))
 
     def _not_by_us(self, sent: Sequence[Sent], verb: str) -> None:
         """Raises NotDoneYet for what somebody else has to do."""
@@ -132,12 +138,12 @@ class Writing(Struct, frozen=True):
         sent = objects_of(self._kind, self._planned)
         if self.terms.read_only:
             self._not_by_us([each for each in sent if self._is_otherwise(each)], "write")
-            return self._awaited("")
+            return self._awaited({})
         self._wait_for_placement(sent[0])
         before = self._bound(sent[0]) if self._kind == EVICTION else 0
-        uid = self._write_all(sent)
+        written = self._write_all(sent)
         self._drop_others(sent)
-        answer = self._awaited(uid)
+        answer = self._awaited(written)
         if self._kind == EVICTION and self.request.prior is None:
             self._watch.standing_again(_placement_of(sent[0]), before)
         return answer
@@ -148,7 +154,7 @@ class Writing(Struct, frozen=True):
         return len(observed_bindings(shown)) if shown is not None else 0
 
     def _is_otherwise(self, each: Sent) -> bool:
-        body = object_on(self.hub, each)
+        body = self._standing(each)
         return body is None or next(differing(each.body, body), None) is not None
 
     def _wait_for_placement(self, each: Sent) -> None:
@@ -158,22 +164,27 @@ class Writing(Struct, frozen=True):
         namespace = str(self._planned.get("namespace") or "")
         kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
         name = _placement_of(each)
-        if self.request.begun is None or object_on(self.hub, each) is None:
+        if self.request.begun is None or self._standing(each) is None:
             self._watch.scheduled(kind, namespace, name)
 
-    def _write_all(self, sent: Sequence[Sent]) -> str:
-        """Write the objects of a step, in their order; the uid of the first."""
-        uid, prior = "", self.request.prior
+    def _write_all(self, sent: Sequence[Sent]) -> Values:
+        """Write the objects of a step, in their order; the first as it is then."""
+        prior = self.request.prior
+        first: dict[str, Any] = {}
         before = {each.identity for each in objects_of(self._kind, prior)} if prior else set()
+        made: set[str] = set()  # namespaces, in which nothing stands yet
         for each in sent:
-            body = object_on(self.hub, each)
+            metadata = each.body.get("metadata") or {}
+            body = None if metadata.get("namespace") in made else self._standing(each)
             if self._kind == MEMBERS and body is None:
                 raise ProviderProblem(no_member(each))
             if body is not None:
                 self._may_write(each, body, known=each.identity in before)
             written = self._write_one(each, body)
-            uid = uid or uid_of(written)
-        return uid
+            first = first or written
+            if body is None and each.body.get("kind") == "Namespace":
+                made.add(str(metadata.get("name")))
+        return first
 
     def _may_write(self, each: Sent, body: Values, *, known: bool) -> None:
         """Raises ProviderProblem where an object stands that is not ours to write."""
@@ -210,13 +221,15 @@ class Writing(Struct, frozen=True):
 
     # --- until it is so ------------------------------------------------------------------------
 
-    def _awaited(self, uid: str) -> ProviderAnswer:
-        """Wait until the hub has brought it about; what it made of it."""
-        planned = self._planned
+    def _awaited(self, written: Values) -> ProviderAnswer:
+        """Wait until the hub has brought it about; what it made of it. `written` is the object as it was
+        sent, empty where nothing was.
+        """
+        planned, uid = self._planned, uid_of(written)
         note = {ON_HUB: {"uid": uid}} if uid and self._kind != MANIFESTS else {}
         if self._kind in PLACEMENTS:
             what = named(self._kind, planned)
-            decided, standing = self._watch.placement(*what, planned)
+            decided, standing = self._watch.placement(*what, planned, written)
             settled = self._settled(decided, standing)
             for miss in settled.misses:
                 self.request.tell(StepNews(words=miss.words))

@@ -1,0 +1,66 @@
+"""Watches of the hub server of the tests: what happened since a version, and what happens from now on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.domains.hub.hub_server import HubServer
+
+Body = dict[str, Any]
+_LOOK = 0.05
+_ACTS = 0.5  # seconds; the controller acts at every request besides
+
+
+class Happened:
+    """What happened on a hub, in order. Versions before `oldest` are forgotten: who asks for them has to list
+    again.
+    """
+
+    def __init__(self) -> None:
+        self.oldest = 0
+        self._events: list[tuple[int, str, Body]] = []
+
+    def note(self, version: int, kind: str, body: Body) -> None:
+        self._events.append((version, kind, body))
+
+    def forget(self) -> None:
+        """What an API server does with versions that grew old."""
+        self.oldest = self._events[-1][0] if self._events else 0
+        self._events.clear()
+
+    def since(self, version: int) -> list[tuple[int, str, Body]]:
+        return [event for event in self._events if event[0] > version]
+
+
+def watched(
+    server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]
+) -> Iterator[Body]:
+    """The events of a watch, until its time is over."""
+    version, until = (
+        int(query["resourceVersion"]),
+        time.monotonic() + float(query.get("timeoutSeconds", "60")),
+    )
+    acted = time.monotonic()
+    while time.monotonic() < until and not server.closed:
+        with server.lock:
+            if time.monotonic() - acted > _ACTS:
+                server.act()
+                acted = time.monotonic()
+            if version < server.happened.oldest:
+                message = f"too old resource version: {version} ({server.version})"
+                yield {
+                    "type": "ERROR",
+                    "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": message},
+                }
+                return
+            events = server.happened.since(version)
+        for version, what, body in events:  # noqa: B007 - the last one is where the next look begins
+            metadata = body["metadata"]
+            of_group = str(body["apiVersion"]).rpartition("/")[0]
+            if (of_group, body["kind"]) == (group, kind) and namespace in ("", metadata.get("namespace")):
+                yield {"type": what, "object": json.loads(json.dumps(body))}
+        time.sleep(_LOOK)

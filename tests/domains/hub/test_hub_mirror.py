@@ -1,0 +1,100 @@
+"""Many objects of a collection are followed by one list and one watch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_server import HubServer
+
+PLACEMENTS = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements"
+MANY = """
+provider "fleet" {{ timeout = "60s" }}
+data "fleet_hub" "hub" {{}}
+
+resource "fleet_hub_manifest" "app" {{
+  count     = {count}
+  provider  = fleet
+  yaml_body = "{{apiVersion: v1, kind: Namespace, metadata: {{name: app-${{count.index}}}}}}"
+}}
+
+resource "fleet_cluster_resource_placement" "app" {{
+  count    = {count}
+  provider = fleet
+  name     = "app-${{count.index}}"
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    name    = "app-${{count.index}}"
+  }}
+  policy {{
+    placement_type     = "PickN"
+    number_of_clusters = {number}
+  }}
+  depends_on = [fleet_hub_manifest.app]
+}}
+"""
+
+
+def write(count: int = 12, number: int = 2) -> None:
+    Path("main.nf.hcl").write_text(MANY.format(count=count, number=number))
+
+
+def asked(hub: HubServer) -> Counter[str]:
+    """How often each path was asked for or written, dry runs aside."""
+    return Counter(path for _, path, dry, _ in hub.log if not dry)
+
+
+def test_many_placements_are_followed_by_one_list_and_one_watch(hub: HubServer, told: Told) -> None:
+    write()
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    hub.log.clear()
+    code, said = told("apply", "x.nfplan")
+    assert code == 0, said
+    assert "24 of 24 predictions came true" in said
+    assert (PLACEMENTS, 200) in hub.watches
+    of_one = [number for path, number in asked(hub).items() if path.startswith(f"{PLACEMENTS}/")]
+    # Each is written once; the first few are looked at one by one, until the list is there.
+    assert min(of_one) == 1
+    assert len(of_one) == 12
+    write(number=1)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+    assert len(hub.all("ClusterResourceBinding")) == 12
+
+
+def test_where_a_collection_may_not_be_watched_each_is_asked_for(hub: HubServer, told: Told) -> None:
+    hub.may_watch = False
+    write(count=8)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert {status for _, status in hub.watches} == {403}
+    assert "16 of 16 predictions came true" in said
+
+
+def test_a_watch_that_grew_too_old_begins_with_a_list(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    write(count=8)
+    told("apply", "-auto-approve")
+    hub.happened.forget()
+    hub.happened.oldest += 10**6  # every version that a list gives is too old
+    write(count=8, number=1)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert len(hub.all("ClusterResourceBinding")) == 8
+    assert controller.stuck == set()
+
+
+def test_what_others_made_meanwhile_is_not_written_over(hub: HubServer, told: Told) -> None:
+    write()
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "app-11"}}, "kubectl")
+    code, said = told("apply", "x.nfplan")
+    assert code == 1
+    assert "Namespace app-11 stands on the hub already" in said
+    assert "managedFields" not in (hub.get("Namespace", "app-11") or {})["metadata"]
