@@ -7,6 +7,7 @@ what they could not evaluate as it is written.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -201,7 +202,7 @@ class _Reading:
         """What stands first, then what comes: clusters before their pools, each kind by id."""
         self._changes.sort(key=lambda one: (one.action is AzAction.MAKE, one.kind == POOLS, id_key(one.id)))
         made = [change for change in self._changes if change.action is AzAction.MAKE]
-        if len(made) > 1:
+        if _in_any_order(made):
             detail = (
                 f"a what-if does not say in which order {counted(len(made), 'object')} are made "
                 f"({first_of([one.title for one in made], _NAMED)}); who comes first may take the better "
@@ -221,6 +222,14 @@ class _Reading:
     def _say(self, path: str, kind: str, detail: str, *, warns: bool = False) -> None:
         severity = Severity.WARNING if warns else Severity.ERROR
         self.findings.append(Problem((path,) if path else (), kind, detail, severity, file=self.file))
+
+
+def _in_any_order(made: Sequence[AzChange]) -> bool:
+    """Whether two of them may be made in either order: a cluster comes before its pools anyway."""
+    clusters = {one.title for one in made if one.kind == CLUSTERS}
+    pools = Counter(one.names[0] for one in made if one.kind == POOLS)
+    beginnings = len(clusters | pools.keys()) + sum(one.kind not in (CLUSTERS, POOLS) for one in made)
+    return beginnings > 1 or max(pools.values(), default=0) > 1
 
 
 def _after_cluster(change: AzChange, clusters: Mapping[str, str]) -> AzChange:
