@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain as joined
-from itertools import permutations
-from math import factorial
 from typing import Final
 
 from msgspec import Struct
@@ -30,7 +28,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.worlds.world_view import Cluster, Pool, SiteView
 
-_MOST_ORDERS: Final = 24
+_MOST_WALKS: Final = 120
 _SECONDS: Final = 3600
 
 
@@ -94,14 +92,19 @@ class ClusterHops(Struct, frozen=True):
     hops: tuple[Hop, ...]
 
     @property
+    def fits(self) -> bool:
+        """Whether every batch of every hop finds room."""
+        return all(hop.surge_fits for hop in self.hops)
+
+    @property
     def bad(self) -> bool:
         """Whether a hop is bad."""
         return any(hop.bad for hop in self.hops)
 
 
 class UpgradePath(Struct, frozen=True):
-    """Clusters of one site in the order in which they go, each with all its hops. `tried` are the orders that
-    were looked at, all of them where `all_tried`.
+    """Clusters of one site in the order in which they go, each with all its hops. `tried` are the beginnings
+    of orders that were looked at, all there are where `all_tried`.
     """
 
     site_id: str
@@ -136,18 +139,12 @@ def find_path(
             starts[cluster.id] = start
     if wrong:
         raise Refused(*wrong)
-    first: UpgradePath | None = None
-    tried = 0
-    for order in permutations(clusters):
-        tried += 1
-        path = UpgradePath(site.id, target, _go(site, order, starts, target, pods), tried)
-        if all(hop.surge_fits for cluster in path.clusters for hop in cluster.hops):
-            return path
-        first = first or path
-        if tried == _MOST_ORDERS:
-            break
-    assert first is not None
-    return replace(first, tried=tried, all_tried=tried == factorial(len(clusters)))
+    search = _Search(starts, target, pods)
+    found = search.order(site, list(clusters))
+    if found is not None:
+        return UpgradePath(site.id, target, found, search.tried)
+    as_asked = _go(site, clusters, starts, target, pods)
+    return UpgradePath(site.id, target, as_asked, search.tried, search.walks < _MOST_WALKS)
 
 
 def _start(cluster: Cluster, target: KubernetesVersion) -> KubernetesVersion | Diagnostic:
@@ -179,20 +176,65 @@ def _go(
     """All clusters in this order, each from where the ones before left the site."""
     found: list[ClusterHops] = []
     for asked in order:
-        hops: list[Hop] = []
-        start = starts[asked.id]
-        ends = [] if start == target else chain(start, target)
-        for end in ends:
-            cluster = next(one for one in site.clusters if one.id == asked.id)
-            upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
-            between = etcd_stands_between(start, end)
-            single, offered = _single(pods.get(cluster.id)), offered_for(end, site.versions)
-            until = max((site.supported_until.get(version, "") for version in offered or ()), default="")
-            hops.append(Hop(str(start), end, upgrade, single, between, offered, until))
-            site = _after(site, cluster, upgrade)
-            start = end
-        found.append(ClusterHops(asked.id, asked.name, tuple(hops)))
+        hops, site = _walk(site, asked, starts[asked.id], target, pods)
+        found.append(hops)
     return tuple(found)
+
+
+class _Search:
+    """Looks for an order in which everything fits, as asked where that does: who finds no room waits for
+    others. `tried` counts the beginnings of orders that were ruled out, and the one that was found.
+    """
+
+    def __init__(
+        self,
+        starts: Mapping[str, KubernetesVersion],
+        target: KubernetesVersion,
+        pods: Mapping[str, ClusterPods],
+    ) -> None:
+        self._starts, self._target, self._pods = starts, target, pods
+        self.tried = 0
+        self.walks = 0
+
+    def order(self, site: SiteView, waiting: Sequence[Cluster]) -> tuple[ClusterHops, ...] | None:
+        """Those that wait in an order that fits from here; None where none is, or none was found in time."""
+        if not waiting:
+            self.tried += 1
+            return ()
+        for asked in waiting:
+            if self.walks == _MOST_WALKS:
+                return None
+            self.walks += 1
+            hops, after = _walk(site, asked, self._starts[asked.id], self._target, self._pods)
+            if not hops.fits:
+                self.tried += 1
+                continue
+            rest = self.order(after, [one for one in waiting if one.id != asked.id])
+            if rest is not None:
+                return (hops, *rest)
+        return None
+
+
+def _walk(
+    site: SiteView,
+    asked: Cluster,
+    start: KubernetesVersion,
+    target: KubernetesVersion,
+    pods: Mapping[str, ClusterPods],
+) -> tuple[ClusterHops, SiteView]:
+    """One cluster with all its hops, and the site as they leave it."""
+    hops: list[Hop] = []
+    ends = [] if start == target else chain(start, target)
+    for end in ends:
+        cluster = next(one for one in site.clusters if one.id == asked.id)
+        upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
+        between = etcd_stands_between(start, end)
+        single, offered = _single(pods.get(cluster.id)), offered_for(end, site.versions)
+        until = max((site.supported_until.get(version, "") for version in offered or ()), default="")
+        hops.append(Hop(str(start), end, upgrade, single, between, offered, until))
+        site = _after(site, cluster, upgrade)
+        start = end
+    return ClusterHops(asked.id, asked.name, tuple(hops)), site
 
 
 def _single(pods: ClusterPods | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_hops import ClusterHo
 from nexusform.domains.whatif.questions.kubernetes_versions import SOURCE
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import kubernetes_upgrade_document
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.words import counted, listed
+from nexusform.words import counted, form, listed
 
 
 def upgrade_path_outline(path: UpgradePath, origin: str) -> Outline:
@@ -38,7 +38,8 @@ def _verdict(path: UpgradePath) -> str:
     if missing:
         return f"It does not go through: the site has no version {missing[0].end}."
     if path.bad:
-        return f"Every surge fits, but {counted(sum(hop.bad for hop in hops), 'hop')} takes something down."
+        bad = sum(hop.bad for hop in hops)
+        return f"Every surge fits, but {counted(bad, 'hop')} {form(bad, 'takes', 'take')} something down."
     return f"It goes through in {counted(len(hops), 'hop')}: every surge fits."
 
 

@@ -175,6 +175,28 @@ def test_several_clusters_go_in_an_order_that_fits() -> None:
     assert all(hop.surge_fits for one in found.clusters for hop in one.hops)
 
 
+def test_an_order_is_found_where_the_one_asked_for_does_not_fit() -> None:
+    """Where `a` stands anew takes the room of the surge of `b`; the other way round both fit."""
+    large = pool("p", 5, "NC_P46_224_v1", more='upgrade_settings {\n max_surge = "2"\n}')
+    a = cluster("a", arguments=OLD, pools=pool("p", 2, "NC_G24_112_v1"), count=1)
+    state = standing(racks(2, 3) + a + cluster("b", arguments=OLD, pools=large, count=1))
+    found = path_of(state, "a b", "1.30")
+    assert [one.cluster for one in found.clusters] == ["b", "a"]
+    assert all(one.fits for one in found.clusters)
+    assert (found.tried, found.all_tried) == (2, True)
+
+
+def test_where_no_order_fits_the_one_asked_for_is_shown() -> None:
+    blocked = cluster("b", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1"))
+    state = standing(racks(2) + blocked + cluster("a", arguments=OLD, count=1))
+    found = path_of(state, "a b", "1.30")
+    assert [one.cluster for one in found.clusters] == ["a", "b"]
+    assert found.bad
+    assert found.all_tried
+    facts = " ".join(upgrade_path_outline(found, "here").facts)
+    assert "In no order does every surge fit (each order tried)" in facts
+
+
 def test_the_site_tells_the_end_of_support_before_any_list() -> None:
     state = standing(racks(4) + cluster("a", arguments=OLD))
     days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
