@@ -100,10 +100,10 @@ def _pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArgume
 
 def _leaving(row: PlacementChange, arguments: ExplainArguments, screen: Screen) -> str:
     """Why a VM goes: no rule is asked for that."""
-    from nexusform.rendering.answers.explanation_text import leaving_document, leaving_outline
+    from nexusform.rendering.answers.explanation_text import LEAVING, leaving_outline
 
     if arguments.format == "json":
-        return _json_text(leaving_document(row))
+        return _json_text(LEAVING(row))
     return _outlined(leaving_outline(row), arguments, screen)
 
 

@@ -8,7 +8,7 @@ DOOR = {
     "domain_answer": "DomainAnswer",
     "explanation_text": (
         "certainty_text elsewhere_document elsewhere_lines explanation_document explanation_outline "
-        "leaving_document leaving_outline render_explanation"
+        "LEAVING leaving_outline render_explanation"
     ),
     "graph_text": "dot_graph mermaid_graph",
     "outline": (

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from msgspec import Struct
+
+from nexusform.json_forms import Form
 from nexusform.placement_kinds.registry import place_document, place_text
 from nexusform.placement_kinds.vm_kind import cells_text
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.json.json_placements import refusal_document
+from nexusform.rendering.json.json_placements import REFUSAL
 from nexusform.rendering.notation.colours import Painter, harmless
-from nexusform.rendering.notation.places import interval_document
+from nexusform.rendering.notation.json_bounds import INTERVAL
 from nexusform.scheduling.decision import Certainty, Refusal
 from nexusform.scheduling.racks.explanation import Explanation, Ranked
 from nexusform.scheduling.racks.rule import KeyPart
@@ -212,34 +215,30 @@ def certainty_text(certainty: Certainty | None, tie_breaks: int) -> str:
     )
 
 
+_RANKED: Final = Form(Ranked, "name keys tie_break=digest?")
+_EXPLANATION: Final = Form(
+    Explanation,
+    "vm_sku_name=demand.sku.name availability_zones=demand.zones to=placement seed "
+    "machines_in_all=total_machines filters racks machines fitting_cells rejected=refusals",
+    availability_zones=sorted,
+    to=place_document,
+    filters=Form(Struct, "rule machines *whichever", whichever=INTERVAL),
+    racks=_RANKED,
+    machines=_RANKED,
+    rejected=REFUSAL,
+)
+
+
 def explanation_document(
     name: str, explanation: Explanation, certainty: Certainty | None = None, tie_breaks: int = 0
 ) -> dict[str, Any]:
     """Why a VM is where it is, as JSON data: every ranked rack and machine in figures, every refusal."""
-    zones = explanation.demand.zones
     return {
         "object": name,
-        "vm_sku_name": explanation.demand.sku.name,
-        "availability_zones": None if zones is None else sorted(zones),
-        "to": place_document(explanation.placement),
-        "seed": explanation.seed,
-        "machines_in_all": explanation.total_machines,
-        "filters": [
-            {"rule": step.rule, "machines": step.machines, **interval_document(step.whichever)}
-            for step in explanation.filters
-        ],
-        "racks": [_ranked_document(rack) for rack in explanation.racks],
-        "machines": [_ranked_document(machine) for machine in explanation.machines],
-        "fitting_cells": list(explanation.fitting_cells),
-        "rejected": [refusal_document(refusal) for refusal in explanation.refusals],
+        **_EXPLANATION(explanation),
         "certainty": None if certainty is None else certainty.shares(),
         "tie_breaks": tie_breaks,
     }
-
-
-def _ranked_document(ranked: Ranked) -> dict[str, Any]:
-    keys = [{"rule": key.rule, "value": key.value, "text": key.text} for key in ranked.keys]
-    return {"name": ranked.name, "keys": keys, "tie_break": ranked.digest or None}
 
 
 # --- as an outline, for Markdown ---------------------------------------------------------------
@@ -279,17 +278,12 @@ def leaving_outline(row: PlacementChange) -> Outline:
     return Outline(f"{row.object} ({row.sku})", verdict, bad=False, facts=tuple(facts))
 
 
-def leaving_document(row: PlacementChange) -> dict[str, Any]:
-    """The same as data."""
-    return {
-        "address": str(row.address),
-        "object": row.object,
-        "action": str(row.action),
-        "trigger": row.trigger,
-        "reason": row.reason,
-        "stands": place_document(row.source),
-        "provenance": row.provenance or None,
-    }
+# The same as data.
+LEAVING: Final = Form(
+    PlacementChange,
+    "address object action trigger reason stands=source provenance?",
+    stands=place_document,
+)
 
 
 def _filter_section(explanation: Explanation) -> Section:
@@ -410,16 +404,13 @@ def _by_rack(ways: Iterable[Way]) -> str:
     return listed((f"{rack} ({count})" for rack, count in counts.items()), 8)
 
 
+def _need(need: Need) -> dict[str, str]:
+    return {"kind": need.value, "text": _WORDS[need]}
+
+
+_WAY: Final = Form(Way, "machine rack availability_zone=zone needs leaving", needs=_need)
+
+
 def elsewhere_document(ways: Iterable[Way]) -> list[dict[str, Any]]:
     """What would have to change for other places, as JSON data, machine by machine."""
-    return [_way_document(way) for way in ways]
-
-
-def _way_document(way: Way) -> dict[str, Any]:
-    return {
-        "machine": way.machine,
-        "rack": way.rack,
-        "availability_zone": way.zone,
-        "needs": [{"kind": need.value, "text": _WORDS[need]} for need in way.needs],
-        "leaving": list(way.leaving),
-    }
+    return [_WAY(way) for way in ways]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+from nexusform.json_forms import Form
 from nexusform.plans.pool_reason import Coming, PoolReason
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.json.json_placements import table_document
+from nexusform.rendering.json.json_placements import TABLE
 from nexusform.rendering.report.placement_rows import table_row
 from nexusform.words import counted, listed, natural
 
@@ -73,20 +74,14 @@ def _came(coming: Coming) -> str:
     return f"{coming.trigger} ({counted(coming.count, 'VM')} {when})"
 
 
+_POOL: Final = Form(
+    PoolReason,
+    "address *table availability_zones=zones came objects",
+    table=TABLE,
+    came="trigger serial count",
+)
+
+
 def pools_document(address: str, pools: Sequence[PoolReason]) -> dict[str, Any]:
     """The pools of an object, as JSON data."""
-    return {"address": address, "kind": "pools", "pools": [_pool_document(pool) for pool in pools]}
-
-
-def _pool_document(pool: PoolReason) -> dict[str, Any]:
-    return {
-        "address": str(pool.address),
-        **table_document(pool.table),
-        "availability_zones": None if pool.zones is None else list(pool.zones),
-        "came": [_coming_document(coming) for coming in pool.came],
-        "objects": list(pool.objects),
-    }
-
-
-def _coming_document(coming: Coming) -> dict[str, Any]:
-    return {"trigger": coming.trigger, "serial": coming.serial, "count": coming.count}
+    return {"address": address, "kind": "pools", "pools": [_POOL(pool) for pool in pools]}

@@ -35,6 +35,7 @@ from nexusform.rendering.json.json_placements import (
     upgrade_documents,
 )
 from nexusform.rendering.notation.hcl_text import trie
+from nexusform.rendering.notation.json_bounds import DRAWS
 from nexusform.rendering.notation.json_values import (
     Rows,
     Section,
@@ -48,7 +49,6 @@ from nexusform.rendering.notation.json_values import (
     unknown_mask,
     write_json,
 )
-from nexusform.rendering.notation.places import draws_document
 from nexusform.rendering.report.entries import plan_findings
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.source import SourceFile
@@ -109,7 +109,7 @@ def plan_document(
         upgrades=upgrade_documents(plan),
         room=room_documents(plan.room),
         **({"room_other": other_room_documents(plan.room_other)} if plan.room_other else {}),
-        draws=draws_document(plan.draws),
+        draws=plan.draws and DRAWS(plan.draws),
         **({"prediction_scores": score_documents(plan.scores)} if plan.scores else {}),
         **({"judgements": list(plan.judgements)} if plan.judgements else {}),
         diagnostics=[finding_document(finding, known_files) for finding in plan_findings(plan)],

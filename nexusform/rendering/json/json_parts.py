@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from nexusform.address import Address, module_text
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.json_forms import Form
 from nexusform.plans.plan import Action
 from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.text.diagnostic_text import snippet_of
-from nexusform.source import Position, SourceFile, Span
+from nexusform.source import SourceFile, Span
 from nexusform.weights import level_of
 
 # What readers of plan documents check before they go on.
@@ -72,7 +73,7 @@ def diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
     if diagnostic.address:
         document["address"] = diagnostic.address
     if diagnostic.subject is not None:
-        document["range"] = range_document(diagnostic.subject)
+        document["range"] = SPAN(diagnostic.subject)
         snippet = _snippet(diagnostic, files)
         if snippet is not None:
             document["snippet"] = snippet
@@ -106,13 +107,7 @@ def validate_document(diagnostics: Sequence[Diagnostic], files: Mapping[str, Sou
     }
 
 
-def range_document(span: Span) -> dict[str, Any]:
-    """A span: line and column from 1, byte from 0, end exclusive."""
-    return {"filename": span.filename, "start": _position(span.start), "end": _position(span.end)}
-
-
-def _position(position: Position) -> dict[str, int]:
-    return {"line": position.line, "column": position.column, "byte": position.byte}
+SPAN: Final = Form(Span, "filename start end")
 
 
 def _snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any] | None:

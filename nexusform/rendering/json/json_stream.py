@@ -12,7 +12,8 @@ from typing import Any, Final
 from nexusform.address import Address, AddressProblem, parse_address
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan, StepKind
+from nexusform.json_forms import Form
+from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
 from nexusform.rendering.json.json_parts import (
     TERRAFORM_VERSION,
     diagnostic_document,
@@ -197,20 +198,11 @@ def placement_summary_event(plan: Plan, time: str) -> Event:
     """The `Placements:` line as data, in all and by kind."""
     by_kind = summaries(plan)
     message = f"Placements: {', '.join(count_clauses(by_kind[0]))}."
-    counts = {summary.kind or "all": _summary_counts(summary) for summary in by_kind}
+    counts = {summary.kind or "all": _COUNTS(summary) for summary in by_kind}
     return event("placement_summary", message, time, placements=counts)
 
 
-def _summary_counts(summary: PlacementSummary) -> dict[str, int]:
-    return {
-        "place": summary.place,
-        "move": summary.move,
-        "remove": summary.remove,
-        "keep": summary.keep,
-        "update": summary.update,
-        PlacementAction.LOSE.value: summary.lose,
-        PlacementAction.FORGET.value: summary.forget,
-    }
+_COUNTS: Final = Form(PlacementSummary, "place move remove keep update lose_machine=lose forget")
 
 
 def planned_outputs_event(plan: Plan, time: str) -> Event:

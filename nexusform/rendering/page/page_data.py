@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from nexusform.address import module_text
+from nexusform.json_forms import Form
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placement_kinds.registry import KINDS, place_text
 from nexusform.plans.effects import Effect, effect_of, state_of
@@ -128,7 +129,7 @@ def _site(site: SiteMap) -> dict[str, Any]:
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": [_cluster(paint) for paint in paints(site.clusters).values()],
+        "clusters": [_CLUSTER(paint) for paint in paints(site.clusters).values()],
         "addresses": addresses.names,
         "pools": pools.names,
         "skus": [list(sku) for sku in skus.names],
@@ -145,13 +146,7 @@ def _sku(sku: VmSku) -> _Sku:
     return sku.name, sku.host_vcpus, sku.memory_gib, sku.cpus_in_cell, sku.memory_in_cell
 
 
-def _cluster(paint: Paint) -> dict[str, Any]:
-    return {
-        "name": paint.cluster,
-        "key": paint.key,
-        "colour": paint.colour,
-        "pattern": paint.pattern_name,
-    }
+_CLUSTER: Final = Form(Paint, "name=cluster key colour pattern=pattern_name")
 
 
 def _rack(rack: MapRack) -> dict[str, Any]:

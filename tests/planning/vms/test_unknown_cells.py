@@ -13,7 +13,8 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.verification.standing_state import state_problems
 from nexusform.plans.plan import Draws
-from nexusform.rendering.notation.places import draws_document, draws_text
+from nexusform.rendering.notation.json_bounds import DRAWS
+from nexusform.rendering.notation.places import draws_text
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.scheduling.racks.vms import Placement, anybodys
@@ -290,7 +291,8 @@ def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_r
 
 def test_the_ways_of_a_plan_are_data() -> None:
     result = good(plan(EIGHT + big_ones(8), tie_breaks=20))
-    assert draws_document(result.plan.draws) == {
+    assert result.plan.draws is not None
+    assert DRAWS(result.plan.draws) == {
         "machines_with_unknown_cells": 8,
         "shown": "packed",
         "fitting": 0,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.azure.questions.reconciliation import SiteCapture
+from nexusform.json_forms import Form, columns
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted, first_of, form
 
@@ -58,30 +59,19 @@ def _what_it_holds(site: SiteCapture) -> Iterator[str]:
         yield f"{homeless} {stand} on no machine: {first_of(site.homeless, _MOST_NAMED)}"
 
 
+_SITE: Final = Form(
+    SiteCapture,
+    "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed machine_skus=skus "
+    "without_machine=homeless exported_at",
+    closed=columns("machine reason"),
+    machine_skus=columns("machine_sku_id? machine_sku? machines"),
+)
+_FINDING: Final = Form(Diagnostic, "severity id detail")
+
+
 def inventory_document(sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """What an export holds, as JSON data."""
     return {
-        "sites": [_site_document(site) for site in sites],
-        "findings": [
-            {"severity": finding.severity.value, "id": finding.id, "detail": finding.detail}
-            for finding in findings
-        ],
-    }
-
-
-def _site_document(site: SiteCapture) -> dict[str, Any]:
-    return {
-        "name": site.name,
-        "racks": site.racks,
-        "machines": site.machines,
-        "compute_machines": site.compute,
-        "kubernetes_clusters": site.clusters,
-        "vms": site.vms,
-        "closed": [{"machine": name, "reason": why} for name, why in site.closed],
-        "machine_skus": [
-            {"machine_sku_id": sku_id or None, "machine_sku": sku or None, "machines": count}
-            for sku_id, sku, count in site.skus
-        ],
-        "without_machine": list(site.homeless),
-        "exported_at": site.exported_at,
+        "sites": [_SITE(site) for site in sites],
+        "findings": [_FINDING(finding) for finding in findings],
     }

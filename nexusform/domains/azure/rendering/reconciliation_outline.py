@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, starmap
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.domains.azure.questions.reconciliation import ClusterCheck, SettledClaims, VmCheck
 from nexusform.domains.azure.questions.replay import Replay
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Record, score_of
+from nexusform.json_forms import Form
 from nexusform.placement_kinds.registry import place_document
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
@@ -193,6 +196,33 @@ def replay_line(hits: int, judged: int, not_judged: int) -> str:
     return f"{hits:,} of {counted(judged, 'judged VM')} ({share}) stand where the rule puts them{unjudged}"
 
 
+_MISS: Final = Form(
+    VmCheck, "vm=name recorded observed cause?", recorded=place_document, observed=place_document
+)
+_CLUSTER: Final = Form(
+    ClusterCheck,
+    "address id=name vms=. rack_hits machine_hits=. misses",
+    vms=lambda check: len(check.vms),
+    machine_hits=lambda check: len(check.vms) - len(check.misses),
+    misses=_MISS,
+)
+_RULE: Final = Form(SeparationVerdict, "address enforcement holds")
+_REPLAY: Final = Form(
+    Replay,
+    "site rack_spread=spread hits sure_hits=sure hits_by_chance=chance judged not_judged=. misses",
+    hits_by_chance=lambda chance: round(chance, 3),
+    not_judged=lambda replay: dict(sorted(replay.unjudged.items())),
+    misses="vm=vm.name machine=vm.placement.machine best",
+)
+_CLAIM: Final = Form(Struct, "held broken sum_of_squares=squares sum_of_squares_by_chance=chance_squares")
+
+
+def _claim_documents(site: str, record: Record) -> Iterator[dict[str, Any]]:
+    """The record of a site, a row for each share class (100: sure)."""
+    for (about, number), score in sorted(record.items()):
+        yield {"site": site, "claim": about, "share_class": number, **_CLAIM(score)}
+
+
 def reconciliation_document(
     checks: Iterable[ClusterCheck],
     absent: Sequence[str],
@@ -204,67 +234,13 @@ def reconciliation_document(
 ) -> dict[str, Any]:
     """What stands beside what state has, as JSON data."""
     return {
-        "clusters": [_cluster_document(check) for check in checks],
+        "clusters": [_CLUSTER(check) for check in checks],
         "absent": list(absent),
         "not_captured": list(unseen),
         "remarks": list(remarks),
-        "separation_rules": [
-            {"address": str(rule.address), "enforcement": rule.enforcement, "holds": rule.holds}
-            for rule in rules
-        ],
-        "replays": list(_replay_documents(replays)),
+        "separation_rules": [_RULE(rule) for rule in rules],
+        "replays": [_REPLAY(replay) for replay in replays],
         "claims": list(chain.from_iterable(starmap(_claim_documents, claims.records.items()))),
         "claims_settled_now": claims.now,
         "sure_claims_broken": list(claims.alarms),
     }
-
-
-def _claim_documents(site: str, record: Record) -> Iterator[dict[str, Any]]:
-    """The record of a site, a row for each share class (100: sure)."""
-    for (about, number), score in sorted(record.items()):
-        yield {
-            "site": site,
-            "claim": about,
-            "share_class": number,
-            "held": score.held,
-            "broken": score.broken,
-            "sum_of_squares": score.squares,
-            "sum_of_squares_by_chance": score.chance_squares,
-        }
-
-
-def _cluster_document(check: ClusterCheck) -> dict[str, Any]:
-    return {
-        "address": check.address,
-        "id": check.name,
-        "vms": len(check.vms),
-        "rack_hits": check.rack_hits,
-        "machine_hits": len(check.vms) - len(check.misses),
-        "misses": [_miss_document(vm) for vm in check.misses],
-    }
-
-
-def _miss_document(vm: VmCheck) -> dict[str, Any]:
-    return {
-        "vm": vm.name,
-        "recorded": place_document(vm.recorded),
-        "observed": place_document(vm.observed),
-        "cause": vm.cause or None,
-    }
-
-
-def _replay_documents(replays: Iterable[Replay]) -> Iterator[dict[str, Any]]:
-    for replay in replays:
-        yield {
-            "site": replay.site,
-            "rack_spread": replay.spread.value,
-            "hits": replay.hits,
-            "sure_hits": replay.sure,
-            "hits_by_chance": round(replay.chance, 3),
-            "judged": replay.judged,
-            "not_judged": dict(sorted(replay.unjudged.items())),
-            "misses": [
-                {"vm": miss.vm.name, "machine": miss.vm.placement.machine, "best": list(miss.best)}
-                for miss in replay.misses
-            ],
-        }

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.explanation import (
     ClusterExplanation,
-    Margin,
     PlacementExplanation,
     PolicyDrift,
     Preference,
 )
 from nexusform.domains.fleet.workflow.reasons import PlacementReason
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.json_forms import Form
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
-from nexusform.rendering.json.json_placements import refusal_document
+from nexusform.rendering.json.json_placements import REFUSAL
 from nexusform.words import form, listed
 
 _WORDS = {
@@ -270,68 +270,43 @@ def _yaml(body: Mapping[str, Any]) -> list[str]:
     return text.splitlines()
 
 
+_PLACEMENT: Final = Form(
+    PlacementReason,
+    "address policy_snapshot=explanation.snapshot.index wanted=explanation.number "
+    "last_picked=explanation.last_picked batches=explanation.batches clusters=. fresh_schedule=drift "
+    "override_failures=failures fulfilled unscheduled=given_up",
+    clusters=lambda reason: [_cluster_document(cluster, reason) for cluster in _shown(reason)],
+    fresh_schedule="gained lost",
+)
+_STANDING: Final = Form(ClusterExplanation, "cluster state=binding.state picked held batch")
+_CLUSTER: Final = Form(
+    ClusterExplanation,
+    "rank topology_spread_score affinity_score margin reported rejected=refusals observed preferences",
+    margin="topology_spread affinity obsolete decided_by",
+    rejected=REFUSAL,
+    preferences=Form(
+        Preference,
+        "weight points share=. property? value?",
+        share=lambda preference: preference.share_text() or None,
+    ),
+)
+
+
 def placement_document(reason: PlacementReason) -> dict[str, Any]:
     """Why a placement has its clusters, as JSON data."""
-    explanation, drift = reason.explanation, reason.drift
-    document: dict[str, Any] = {
-        "address": str(reason.address),
-        "policy_snapshot": explanation.snapshot.index,
-        "wanted": explanation.number,
-        "last_picked": explanation.last_picked,
-        "batches": [list(batch) for batch in explanation.batches],
-        "clusters": [
-            _cluster_document(cluster, reason.rows.get(cluster.cluster), reason.known.get(cluster.cluster))
-            for cluster in _shown(reason)
-        ],
-        "fresh_schedule": {"gained": list(drift.gained), "lost": list(drift.lost)},
-        "override_failures": dict(reason.failures),
-        "fulfilled": reason.fulfilled,
-        "unscheduled": list(reason.given_up),
-    }
+    document = _PLACEMENT(reason)
     if reason.cluster:
         document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]
         document["overrides_fail"] = reason.failures.get(reason.cluster)
     return document
 
 
-def _cluster_document(
-    cluster: ClusterExplanation, row: PlacementChange | None, known: tuple[str, int] | None
-) -> dict[str, Any]:
-    known_trigger, serial = known or (None, None)
-    row_trigger = row.trigger if row is not None else ""
+def _cluster_document(cluster: ClusterExplanation, reason: PlacementReason) -> dict[str, Any]:
+    row = reason.rows.get(cluster.cluster)
+    known_trigger, serial = reason.known.get(cluster.cluster) or (None, None)
     return {
-        "cluster": cluster.cluster,
-        "state": str(cluster.binding.state) if cluster.binding is not None else None,
-        "picked": cluster.picked,
-        "held": cluster.held,
-        "batch": cluster.batch,
-        "trigger": row_trigger or known_trigger,
+        **_STANDING(cluster),
+        "trigger": (row.trigger if row is not None else "") or known_trigger,
         "serial": serial,
-        "rank": cluster.rank,
-        "topology_spread_score": cluster.topology_spread_score,
-        "affinity_score": cluster.affinity_score,
-        "margin": None if cluster.margin is None else _margin_document(cluster.margin),
-        "reported": cluster.reported,
-        "rejected": [refusal_document(refusal) for refusal in cluster.refusals],
-        "observed": list(cluster.observed),
-        "preferences": [_preference_document(preference) for preference in cluster.preferences],
-    }
-
-
-def _margin_document(margin: Margin) -> dict[str, Any]:
-    return {
-        "topology_spread": margin.topology_spread,
-        "affinity": margin.affinity,
-        "obsolete": margin.obsolete,
-        "decided_by": margin.decided_by,
-    }
-
-
-def _preference_document(preference: Preference) -> dict[str, Any]:
-    return {
-        "weight": preference.weight,
-        "points": preference.points,
-        "share": preference.share_text() or None,
-        "property": preference.property or None,
-        "value": preference.value or None,
+        **_CLUSTER(cluster),
     }

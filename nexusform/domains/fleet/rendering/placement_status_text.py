@@ -22,6 +22,7 @@ from nexusform.domains.fleet.scheduling.bindings import Condition
 from nexusform.domains.fleet.scheduling.snapshots import policy_document, selector_document
 from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
 from nexusform.domains.fleet.scheduling.status_2023 import status_in_words_of_2023
+from nexusform.json_forms import Form
 from nexusform.rendering.notation.colours import harmless, indented
 
 TODAY, IN_2023 = "", "2023"
@@ -64,7 +65,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = TOD
 def _spec_document(written: FleetPlacement) -> dict[str, Any]:
     """The spec as the API has it."""
     document: dict[str, Any] = {
-        "resourceSelectors": [_selector_document(selector) for selector in written.selectors],
+        "resourceSelectors": [_SELECTOR(selector) for selector in written.selectors],
         "revisionHistoryLimit": written.revision_history_limit,
     }
     if written.policy is not None:
@@ -76,41 +77,29 @@ def _spec_document(written: FleetPlacement) -> dict[str, Any]:
             "maxUnavailable": str(written.rolling.max_unavailable),
             "unavailablePeriodSeconds": written.rolling.unavailable_period_seconds,
         }
-    strategy["applyStrategy"] = _apply_document(written.apply)
+    strategy["applyStrategy"] = _APPLY(written.apply)
     return document | {"strategy": strategy}
 
 
-def _apply_document(strategy: ApplyStrategy) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "type": strategy.type,
-        "comparisonOption": strategy.comparison_option,
-        "whenToApply": strategy.when_to_apply,
-        "whenToTakeOver": strategy.when_to_take_over,
-    }
-    return document | ({"allowCoOwnership": True} if strategy.allow_co_ownership else {})
+_APPLY: Final = Form(
+    ApplyStrategy,
+    "type comparisonOption=comparison_option whenToApply=when_to_apply whenToTakeOver=when_to_take_over "
+    "[allowCoOwnership=allow_co_ownership]",
+)
 
 
-def _selector_document(selector: ObjectSelector) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "group": selector.group,
-        "kind": selector.kind,
-        "version": selector.version,
-        "selectionScope": selector.scope,
-    }
-    if selector.name:
-        document["name"] = selector.name
-    if selector.labels is not None:
-        document["labelSelector"] = selector_document(selector.labels)
-    return document
+_SELECTOR: Final = Form(
+    ObjectSelector,
+    "group kind version selectionScope=scope [name] [labelSelector=labels]",
+    labelSelector=selector_document,
+)
 
 
 def _status_document(status: PlacementStatus, selected: Iterable[SelectedObject]) -> dict[str, Any]:
     """The status as the API has it, without empty lists."""
     indices = [cluster.observed_resource_index for cluster in status.clusters]
     known_indices = [index for index in indices if index is not None]
-    document: dict[str, Any] = {
-        "conditions": [_condition_document(condition) for condition in status.conditions]
-    }
+    document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = [_cluster_document(cluster) for cluster in status.clusters]
@@ -122,19 +111,11 @@ def _without_empty(resource: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in resource.items() if value}
 
 
-def _condition_document(condition: Condition) -> dict[str, Any]:
-    return {
-        "message": condition.message,
-        "reason": condition.reason,
-        "status": condition.status,
-        "type": condition.type,
-    }
+_CONDITION: Final = Form(Condition, "message reason status type")
 
 
 def _cluster_document(status: ClusterStatus) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "conditions": [_condition_document(condition) for condition in status.conditions]
-    }
+    document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if status.failed:
         document["failedPlacements"] = [_failed_document(failed_object) for failed_object in status.failed]
     if status.cluster:

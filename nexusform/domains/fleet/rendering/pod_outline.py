@@ -9,6 +9,7 @@ from nexusform.domains.fleet.workflow.reasons import PodReason
 from nexusform.domains.pods.planning.rows import REASONS
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
 from nexusform.domains.pods.scheduling.workloads import PodState
+from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 
 _WITHOUT: Final = {
@@ -102,26 +103,6 @@ def _refusals(nodes: Sequence[NodeVerdict]) -> Section:
     return Section("Nodes that are refused", table=Table(("node", "rule", "reason"), tuple(rows)))
 
 
-def pod_document(reason: PodReason) -> dict[str, Any]:
-    """Why a pod is where it is, as JSON data."""
-    outcome = reason.outcome
-    return {
-        "address": reason.address,
-        "object": outcome.name,
-        "kind": "pod",
-        "workload": outcome.workload,
-        "cluster": reason.cluster,
-        "node": outcome.node or None,
-        "machine": reason.machine or None,
-        "availability_zone": reason.zone or None,
-        "trigger": outcome.trigger,
-        "certain": None if reason.today else outcome.certain,
-        "reason": outcome.reason,
-        "today": reason.today,
-        "nodes": [_node_document(verdict) for verdict in reason.nodes],
-    }
-
-
 def _node_document(verdict: NodeVerdict) -> dict[str, Any]:
     return {
         "node": verdict.node,
@@ -132,3 +113,14 @@ def _node_document(verdict: NodeVerdict) -> dict[str, Any]:
             for refusal in verdict.refusals
         ],
     }
+
+
+# Why a pod is where it is, as JSON data.
+POD_ANSWER: Final = Form(
+    PodReason,
+    "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? machine? "
+    "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason today nodes",
+    kind=lambda _: "pod",
+    certain=lambda reason: None if reason.today else reason.outcome.certain,
+    nodes=_node_document,
+)

@@ -53,6 +53,7 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
     sorted_by_kind,
 )
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_fleet_group
+from nexusform.json_forms import Form
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, Kind, ReadContext, ResourceType
 from nexusform.schema import Attribute, BlockSchema
@@ -211,8 +212,8 @@ def hub_as_read(reading: Reading, argument: Path, attributes: Mapping[str, Any])
     known = {
         "placements": standing,
         "override_snapshots": dict(sorted(overrides.items())),
-        "evictions": {name: _eviction(each) for name, each in sorted(evictions.items())},
-        "runs": {run.key: _run(run) for run in sorted(read_runs(shown), key=lambda run: run.key)},
+        "evictions": {name: _SHOWN_EVICTION(each) for name, each in sorted(evictions.items())},
+        "runs": {run.key: _SHOWN_RUN(run) for run in sorted(read_runs(shown), key=lambda run: run.key)},
         "managed_by": managers,
     }
     return DataAnswer({**known, **values}, problems)
@@ -246,7 +247,7 @@ def _placement(
     return {
         "type": kind.name,
         "manifest": json.dumps(body, ensure_ascii=False, indent=2),
-        "bindings": {cluster: _binding(one) for cluster, one in sorted(shown.bindings.items())},
+        "bindings": {cluster: _ONE_BINDING(one) for cluster, one in sorted(shown.bindings.items())},
         "policy_snapshot": {
             "index": index,
             "hash": policy_hash(_policy(shown, body)),
@@ -254,7 +255,7 @@ def _placement(
         },
         "resource_snapshots": [_snapshot(one) for one in shown.snapshots],
         "override_snapshots": {name: overrides[name] for name in sorted(used) if name in overrides},
-        "evictions": [_eviction(one) for one in evictions if one.placement == shown.key],
+        "evictions": [_SHOWN_EVICTION(one) for one in evictions if one.placement == shown.key],
         "pending": _is_pending(shown),
         "refusals": dict(sorted(shown.refusals.items())),
         **status_of(shown.manifest),
@@ -301,21 +302,14 @@ def _policy(shown: ShownPlacement, body: dict[str, Any]) -> Any:
     return written.policy if isinstance(written, FleetPlacement) else None
 
 
-def _binding(shown: ShownBinding) -> dict[str, Any]:
-    return {
-        "state": shown.state,
-        "previous_state": shown.previous_state,
-        "affinity_score": shown.affinity_score,
-        "topology_spread_score": shown.topology_spread_score,
-        "policy_snapshot": shown.policy_snapshot or 0,
-        "resource_snapshot": shown.resource_snapshot,
-        "provenance": "observed",
-        "deleting": shown.deleting,
-        "standing": shown.standing,
-        "failure": shown.failure,
-        "overrides": list(shown.overrides),
-        "apply": _apply_text(shown.apply),
-    }
+_ONE_BINDING: Final = Form(
+    ShownBinding,
+    "state previous_state affinity_score topology_spread_score policy_snapshot=. resource_snapshot "
+    "provenance=. deleting standing failure overrides apply=.",
+    policy_snapshot=lambda shown: shown.policy_snapshot or 0,
+    provenance=lambda _: "observed",
+    apply=lambda shown: _apply_text(shown.apply),
+)
 
 
 def _snapshot(shown: ShownSnapshot) -> dict[str, Any]:
@@ -323,28 +317,15 @@ def _snapshot(shown: ShownSnapshot) -> dict[str, Any]:
     return {"index": shown.index, "objects": [json.dumps(body, ensure_ascii=False) for body in bodies]}
 
 
-def _eviction(shown: ShownEviction) -> dict[str, Any]:
-    return {
-        "name": shown.name,
-        "cluster_name": shown.cluster,
-        "valid": shown.valid,
-        "executed": shown.executed,
-        "reason": shown.reason,
-    }
+_SHOWN_EVICTION: Final = Form(ShownEviction, "name cluster_name=cluster valid executed reason")
 
 
-def _run(shown: ShownRun) -> dict[str, Any]:
-    """A staged run as the data source shows it; `begun` is what it began with, as plans read it."""
-    return {
-        "placement": shown.placement,
-        "ended": shown.ended,
-        "succeeded": shown.succeeded,
-        "reason": shown.reason,
-        "done": list(shown.done),
-        "approvals": list(shown.approved),
-        "overrides": {cluster: list(names) for cluster, names in shown.overrides.items()},
-        "begun": json.dumps(_begun(shown), ensure_ascii=False),
-    }
+# A staged run as the data source shows it; `begun` is what it began with, as plans read it.
+_SHOWN_RUN: Final = Form(
+    ShownRun,
+    "placement ended succeeded reason done approvals=approved overrides begun=.",
+    begun=lambda shown: json.dumps(_begun(shown), ensure_ascii=False),
+)
 
 
 def _begun(shown: ShownRun) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.rendering.placement_outline import placement_document, placement_outline
-from nexusform.domains.fleet.rendering.pod_outline import pod_document, pod_outline
+from nexusform.domains.fleet.rendering.pod_outline import POD_ANSWER, pod_outline
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.workflow.reasons import PlacementReason, PodReason, placement_reason, pod_reasons
 from nexusform.domains.pods.pod_kind import POD
@@ -196,6 +196,6 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     if pods is None:
         return None
     pod_answers, wrong = pods
-    answers = tuple((pod_outline(each), pod_document(each)) for each in pod_answers)
+    answers = tuple((pod_outline(each), POD_ANSWER(each)) for each in pod_answers)
     notes = tuple(each for each in wrong if each.id == NODES_UNKNOWN)
     return DomainAnswer(answers, tuple(wrong), notes)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
+
+from msgspec import Struct
 
 from nexusform.cli.answers import Answer
 from nexusform.cli.reconciling import Comparison
 from nexusform.diagnostics import has_errors
 from nexusform.domains.hub.workflow.reconciling import PlacementCheck, ReconciledHub, reconcile_hub
 from nexusform.forecasts import score_of
+from nexusform.json_forms import Form, columns, six_places
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.report.wording import claims_text
 from nexusform.words import counted, form
@@ -23,7 +26,7 @@ def compare_with_hub(place: Place, locking: Locking, notices: Notices) -> Compar
     found = reconcile_hub(place, locking, notices)
     if has_errors(found.diagnostics):
         return Comparison(diagnostics=found.diagnostics, sources=found.sources)
-    answer = Answer("reconcile", "hub", _outline(found), _document(found))
+    answer = Answer("reconcile", "hub", _outline(found), _RECONCILED(found))
     return Comparison(answer, bool(found.broken), found.diagnostics, found.sources)
 
 
@@ -91,32 +94,27 @@ def _claims(checks: Sequence[PlacementCheck]) -> Iterator[Section]:
         yield Section("Claims of applied plans", tuple(lines))
 
 
-def _document(found: ReconciledHub) -> dict[str, Any]:
-    return {
-        "placements": [
-            {
-                "address": check.address,
-                "id": check.name,
-                "gone": check.shown is None,
-                "otherwise": [
-                    {"cluster": cluster, "state": known, "hub": shown}
-                    for cluster, known, shown in check.misses
-                ],
-                "claims": _score_document(check),
-            }
-            for check in found.checks
-        ],
-        "separation_rules": [{"address": str(r.address), "holds": r.holds == "always"} for r in found.rules],
-    }
+_SCORE: Final = Form(
+    Struct,
+    "settled held brier_score=brier brier_score_by_chance=chance",
+    brier_score=six_places,
+    brier_score_by_chance=six_places,
+)
 
 
-def _score_document(check: PlacementCheck) -> dict[str, float] | None:
+def _score(check: PlacementCheck) -> dict[str, Any] | None:
     score = score_of(check.record)
-    if score is None:
-        return None
-    return {
-        "settled": score.settled,
-        "held": score.held,
-        "brier_score": round(score.brier, 6),
-        "brier_score_by_chance": round(score.chance, 6),
-    }
+    return None if score is None else _SCORE(score)
+
+
+_PLACEMENT: Final = Form(
+    PlacementCheck,
+    "address id=name gone=. otherwise=misses claims=.",
+    gone=lambda check: check.shown is None,
+    otherwise=columns("cluster state hub"),
+    claims=_score,
+)
+_RULE: Final = Form(Struct, "address holds", holds=lambda holds: holds == "always")
+_RECONCILED: Final = Form(
+    ReconciledHub, "placements=checks separation_rules=rules", placements=_PLACEMENT, separation_rules=_RULE
+)

@@ -15,6 +15,7 @@ from nexusform.domains.sites.rendering.summary import groups_of
 from nexusform.domains.sites.rendering.undeclared import UNDECLARED, undeclared_document, undeclared_findings
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Status, Trouble
+from nexusform.json_forms import Form
 from nexusform.rendering.pull_request.sarif import findings_document
 from nexusform.rendering.report.entries import Finding
 from nexusform.source import Position, Span
@@ -34,7 +35,7 @@ def fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "stake": fleet_stake(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
-        "sites": [site_document(site) for site in plan.sites],
+        "sites": [SITE(site) for site in plan.sites],
         "undeclared": undeclared_document(plan.undeclared),
     }
 
@@ -46,42 +47,17 @@ def _levels(plan: FleetPlan) -> Iterator[Level]:
         yield level_of_warning(UNDECLARED)
 
 
-def site_document(site: PlannedSite) -> dict[str, Any]:
-    """One site of it."""
-    answer = site.answer
-    return {
-        "name": site.name,
-        "wave": site.wave,
-        "status": answer.status.value,
-        "reason": answer.reason,
-        "digest": answer.digest,
-        "level": site_level(answer).value,
-        "stake": site_stake(answer).value,
-        "placed": answer.placed,
-        "moved": answer.moved,
-        "removed": answer.removed,
-        "loses_machine": answer.lost,
-        "forgotten": answer.forgotten,
-        "at_stake": list(losses(answer)),
-        "labels": dict(site.labels),
-        "redundancy_lost": list(answer.redundancy_lost),
-        "after": list(site.after),
-        "diagnostics": [_trouble(trouble) for trouble in answer.troubles],
-    }
-
-
-def _trouble(trouble: Trouble) -> dict[str, Any]:
-    return {
-        "severity": trouble.severity,
-        "level": trouble.level,
-        "held_before": trouble.held_before,
-        "id": trouble.id,
-        "summary": trouble.summary,
-        "detail": trouble.detail,
-        "file": trouble.file,
-        "line": trouble.line,
-        "address": trouble.address,
-    }
+SITE: Final = Form(
+    PlannedSite,
+    "name wave status=answer.status reason=answer.reason digest=answer.digest level=answer stake=answer "
+    "placed=answer.placed moved=answer.moved removed=answer.removed loses_machine=answer.lost "
+    "forgotten=answer.forgotten at_stake=answer labels redundancy_lost=answer.redundancy_lost after "
+    "diagnostics=answer.troubles",
+    level=lambda answer: site_level(answer).value,
+    stake=lambda answer: site_stake(answer).value,
+    at_stake=lambda answer: list(losses(answer)),
+    diagnostics="severity level held_before id summary detail file line address",
+)
 
 
 def fleet_sarif(plan: FleetPlan) -> dict[str, Any]:

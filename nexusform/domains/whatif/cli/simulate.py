@@ -222,7 +222,7 @@ def _one_upgrade(site: SiteView, cluster: Cluster, world: AskedWorld) -> Answer:
     """One upgrade, whatever the version."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
-        kubernetes_upgrade_document,
+        KUBERNETES_UPGRADE,
         kubernetes_upgrade_outline,
     )
 
@@ -237,7 +237,7 @@ def _one_upgrade(site: SiteView, cluster: Cluster, world: AskedWorld) -> Answer:
 
         return simulation_page(outline, [kubernetes_upgrade_play(site, upgrade)])
 
-    document = kubernetes_upgrade_document(upgrade)
+    document = KUBERNETES_UPGRADE(upgrade)
     return Answer("kubernetes-upgrade", world.origin, outline, document, page=page)
 
 
@@ -281,7 +281,7 @@ def failure(arguments: FailureArguments) -> int:
         raise click.UsageError("Name what is lost by exactly one of -machine, -rack, -cluster and -site.")
 
     def question(view: WorldView, world: AskedWorld) -> Answer:
-        from nexusform.domains.whatif.rendering.failure_outline import failure_document, failure_outline
+        from nexusform.domains.whatif.rendering.failure_outline import FAILURE, failure_outline
 
         loss = _lose(view, world.pods, arguments)
         outline = failure_outline(loss, world.origin)
@@ -291,7 +291,7 @@ def failure(arguments: FailureArguments) -> int:
 
             return simulation_page(outline, [failure_play(view.sites[loss.site_id], loss)])
 
-        return Answer("failure", world.origin, outline, failure_document(loss), page=page)
+        return Answer("failure", world.origin, outline, FAILURE(loss), page=page)
 
     return ask(place_of(arguments.state, arguments.variables), arguments.answer, arguments.view, question)
 
@@ -351,7 +351,7 @@ def fleet(arguments: FleetArguments) -> int:
     """
     from nexusform.domains.whatif.questions.fleet import simulate_fleet
     from nexusform.domains.whatif.questions.fleet_edits import Verb, read_edits
-    from nexusform.domains.whatif.rendering.fleet_outline import fleet_document, fleet_outline
+    from nexusform.domains.whatif.rendering.fleet_outline import FLEET, fleet_outline
     from nexusform.domains.whatif.workflow.simulate import open_fleet
 
     flags = {verb: getattr(arguments, verb.value) for verb in Verb}
@@ -375,5 +375,5 @@ def fleet(arguments: FleetArguments) -> int:
 
         return fleet_page(simulation, outline)
 
-    answer = Answer("fleet", origin.origin, outline, fleet_document(simulation), page=page)
+    answer = Answer("fleet", origin.origin, outline, FLEET(simulation), page=page)
     return tell(answer, arguments.answer, screen)

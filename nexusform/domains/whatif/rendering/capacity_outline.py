@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
-from nexusform.domains.whatif.questions.fragmentation import BrokenBy, Fragmentation
+from nexusform.domains.whatif.questions.fragmentation import Fragmentation
+from nexusform.json_forms import Form
 from nexusform.plans.other_room import POD_BLOCK, WORDS, OtherRoom
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import other_room_documents
-from nexusform.rendering.notation.places import fits_text, interval_document
+from nexusform.rendering.notation.json_bounds import INTERVAL
+from nexusform.rendering.notation.places import fits_text
 from nexusform.scheduling.racks.vms import Interval, VmSku
 from nexusform.words import counted, form, listed
 
@@ -257,82 +260,52 @@ def _stranded_line(cells: Fragmentation) -> str:
 # --- data --------------------------------------------------------------------------------------
 
 
+_ZONE: Final = Form(
+    ZoneRoom, "availability_zone=zone racks more=now.least more_in_planned_racks=planned *now", now=INTERVAL
+)
+_SKU: Final = Form(
+    SkuRoom,
+    "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=now.least more_with_planned_racks=with_planned.least "
+    "more_with_any_one_rack_lost=with_a_rack_lost.least worst_rack? left_over=. zones "
+    "rack_lost=without_rack *now with_planned_racks=with_planned "
+    "with_any_one_rack_lost=with_a_rack_lost with_rack_lost=without_rack",
+    left_over="vcpus=rest_vcpus.most memory_gib=rest_memory_gib.most",
+    zones=_ZONE,
+    rack_lost=attrgetter("least"),
+    now=INTERVAL,
+    with_planned_racks=INTERVAL,
+    with_any_one_rack_lost=INTERVAL,
+    with_rack_lost=INTERVAL,
+)
+_FRAGMENTATION: Final = Form(
+    Fragmentation,
+    "yardstick cells open taken broken without_disk=spoiled too_small=small closed unknown broken_by "
+    "free_in_broken_cells=. stranded=.",
+    yardstick=attrgetter("name"),
+    broken_by="cluster pool cells",
+    free_in_broken_cells="vcpus=broken_vcpus memory_gib=broken_memory_gib",
+    stranded="cells=stranded_cells vcpus=stranded_vcpus memory_gib=stranded_memory_gib",
+)
+_SITE: Final = Form(
+    CapacityAnswer,
+    "site_id availability_zones=zones machines=figures.machines closed_machines=closed "
+    "machines_with_unknown_cells=loose overfull_machines=overfull vms_without_a_machine=homeless "
+    "planned_racks vcpus=figures memory_gib=figures vm_skus=rooms fragmentation",
+    vcpus="total=vcpus free=free_vcpus",
+    memory_gib="total=memory_gib free=free_memory_gib",
+    vm_skus=_SKU,
+    fragmentation=_FRAGMENTATION,
+)
+
+
 def capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
     """The room of sites, as JSON data."""
     return {"sites": [_site_document(answer) for answer in answers]}
 
 
 def _site_document(answer: CapacityAnswer) -> dict[str, Any]:
-    figures = answer.figures
-    return {
-        "site_id": answer.site_id,
-        "availability_zones": None if answer.zones is None else list(answer.zones),
-        "machines": figures.machines,
-        "closed_machines": dict(answer.closed),
-        "machines_with_unknown_cells": list(answer.loose),
-        "overfull_machines": list(answer.overfull),
-        "vms_without_a_machine": list(answer.homeless),
-        "planned_racks": list(answer.planned_racks),
-        "vcpus": {"total": figures.vcpus, "free": figures.free_vcpus},
-        "memory_gib": {"total": figures.memory_gib, "free": figures.free_memory_gib},
-        "vm_skus": [_sku_document(room) for room in answer.rooms],
-        "fragmentation": _fragmentation_document(answer.fragmentation),
-        **({"room_other": other_room_documents(answer.other)} if answer.other else {}),
-        "mix": None if answer.mix is None else _mix_document(answer.mix),
-    }
-
-
-def _sku_document(room: SkuRoom) -> dict[str, Any]:
-    return {
-        "vm_sku_name": room.sku.name,
-        **({"sriov_vfs": room.sku.vfs} if room.sku.vfs else {}),
-        "more": room.now.least,
-        "more_with_planned_racks": room.with_planned.least,
-        "more_with_any_one_rack_lost": room.with_a_rack_lost.least,
-        "worst_rack": room.worst_rack or None,
-        "left_over": {"vcpus": room.rest_vcpus.most, "memory_gib": room.rest_memory_gib.most},
-        "zones": [_zone_document(zone) for zone in room.zones],
-        "rack_lost": {rack: count.least for rack, count in room.without_rack.items()},
-        **interval_document(room.now),
-        "with_planned_racks": interval_document(room.with_planned),
-        "with_any_one_rack_lost": interval_document(room.with_a_rack_lost),
-        "with_rack_lost": {rack: interval_document(count) for rack, count in room.without_rack.items()},
-    }
-
-
-def _zone_document(zone: ZoneRoom) -> dict[str, Any]:
-    return {
-        "availability_zone": zone.zone,
-        "racks": list(zone.racks),
-        "more": zone.now.least,
-        "more_in_planned_racks": zone.planned,
-        **interval_document(zone.now),
-    }
-
-
-def _fragmentation_document(cells: Fragmentation) -> dict[str, Any]:
-    return {
-        "yardstick": None if cells.yardstick is None else cells.yardstick.name,
-        "cells": cells.cells,
-        "open": cells.open,
-        "taken": cells.taken,
-        "broken": cells.broken,
-        "without_disk": cells.spoiled,
-        "too_small": cells.small,
-        "closed": cells.closed,
-        "unknown": cells.unknown,
-        "broken_by": [_broken_by_document(pool) for pool in cells.broken_by],
-        "free_in_broken_cells": {"vcpus": cells.broken_vcpus, "memory_gib": cells.broken_memory_gib},
-        "stranded": {
-            "cells": cells.stranded_cells,
-            "vcpus": cells.stranded_vcpus,
-            "memory_gib": cells.stranded_memory_gib,
-        },
-    }
-
-
-def _broken_by_document(pool: BrokenBy) -> dict[str, Any]:
-    return {"cluster": pool.cluster, "pool": pool.pool, "cells": pool.cells}
+    other = {"room_other": other_room_documents(answer.other)} if answer.other else {}
+    return {**_SITE(answer), **other, "mix": None if answer.mix is None else _mix_document(answer.mix)}
 
 
 def _mix_document(mix: MixAnswer) -> dict[str, Any]:
@@ -342,7 +315,7 @@ def _mix_document(mix: MixAnswer) -> dict[str, Any]:
         "sets_one_after_another": mix.one_by_one.least,
         "short": None if mix.short is None else {"vm_sku_name": mix.short.name, "missing": mix.missing},
         "more_beside_them": {sku.name: beside.least for sku, beside in mix.left},
-        **interval_document(mix.sets),
-        "one_after_another": interval_document(mix.one_by_one),
+        **INTERVAL(mix.sets),
+        "one_after_another": INTERVAL(mix.one_by_one),
         "bounds": not mix.sets.exact,
     }

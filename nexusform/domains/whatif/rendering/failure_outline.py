@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
-from nexusform.domains.whatif.questions.failure import Failure, FailureScope, NodeDeletion, PoolComeback
-from nexusform.domains.whatif.rendering.runtime_upgrade_outline import pool_cells, pool_document
+from nexusform.domains.whatif.questions.failure import Failure, FailureScope, PoolComeback
+from nexusform.domains.whatif.questions.pods_down import WorkloadLeft
+from nexusform.domains.whatif.rendering.runtime_upgrade_outline import POOL, pool_cells
 from nexusform.domains.whatif.rendering.workload_rows import pending_lines, workload_document, workload_table
+from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import (
     Outline,
     Row,
@@ -17,7 +20,8 @@ from nexusform.rendering.answers.outline import (
     replacement_document,
     short_place_text,
 )
-from nexusform.rendering.notation.places import drawn_document, drawn_text
+from nexusform.rendering.notation.json_bounds import drawn_document
+from nexusform.rendering.notation.places import drawn_text
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.words import counted, form, listed
 from nexusform.worlds.availability import PoolLeft, Replacement
@@ -233,45 +237,26 @@ def _place_row(replacement: Replacement) -> Row:
     return Row((vm.name, short_place_text(vm.placement), goes), place is None)
 
 
-def failure_document(failure: Failure) -> dict[str, Any]:
-    """What a failure takes, as JSON data."""
-    return {
-        "site_id": failure.site_id,
-        "scope": failure.scope.value,
-        "lost": failure.lost,
-        "machines": list(failure.machines),
-        "vms_down": failure.vms,
-        "pools": [pool_document(pool) for pool in failure.pools],
-        "stay_down": [_waiting_document(pool) for pool in failure.stay_down],
-        "outside_vms_down": list(failure.outsiders),
-        "workloads": [workload_document(workload_left, drained=False) for workload_left in failure.workloads],
-        "runbook": list(runbook(failure)) if failure.machines and failure.vms else [],
-        "delete_nodes": [_deletion_document(deletion) for deletion in failure.deletions],
-        "vms_without_room": failure.missing,
-        "comebacks": [_comeback_document(pool) for pool in failure.comebacks],
-        "draws": drawn_document(failure.drawn),
-    }
+def _workload(workload_left: WorkloadLeft) -> dict[str, Any]:
+    return workload_document(workload_left, drained=False)
 
 
-def _waiting_document(pool: PoolLeft) -> dict[str, Any]:
-    return {"address": pool.address, "vms": [vm.name for vm in pool.down]}
+def _commands(failure: Failure) -> list[str]:
+    return list(runbook(failure)) if failure.machines and failure.vms else []
 
 
-def _deletion_document(deletion: NodeDeletion) -> dict[str, Any]:
-    return {
-        "cluster_id": deletion.cluster_id,
-        "machines": list(deletion.machines),
-        "command": deletion.command,
-        "nodes": list(deletion.nodes),
-        "control_plane_answers": deletion.reachable,
-    }
-
-
-def _comeback_document(pool: PoolComeback) -> dict[str, Any]:
-    return {
-        "cluster_id": pool.cluster_id,
-        "pool": pool.pool,
-        "vm_sku_name": pool.sku,
-        "reason": pool.reason or None,
-        "nodes": [replacement_document(replacement) for replacement in pool.vms],
-    }
+# What a failure takes, as JSON data.
+FAILURE: Final = Form(
+    Failure,
+    "site_id scope lost machines vms_down=vms pools stay_down outside_vms_down=outsiders workloads "
+    "runbook=. delete_nodes=deletions vms_without_room=missing comebacks draws=drawn",
+    pools=POOL,
+    stay_down=Form(PoolLeft, "address vms=down", vms=attrgetter("name")),
+    workloads=_workload,
+    runbook=_commands,
+    delete_nodes="cluster_id machines command nodes control_plane_answers=reachable",
+    comebacks=Form(
+        PoolComeback, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=replacement_document
+    ),
+    draws=drawn_document,
+)

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.domains.whatif.questions.fleet import FleetSimulation, MemberRoom, PlacementOutcome
+from nexusform.json_forms import Form, columns
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted, form, listed
@@ -296,90 +299,54 @@ def _figures(member: MemberRoom, resource: str) -> str:
 # --- as data -----------------------------------------------------------------------------------
 
 
-def fleet_document(simulation: FleetSimulation) -> dict[str, Any]:
-    """What the simulation found, as JSON data."""
-    return {
-        "changes": [
-            {"change": str(edit.verb), "member": edit.member, "key": edit.key or None, "value": edit.value}
-            for edit in simulation.edits
-        ],
-        "placements": [_placement_document(placement) for placement in simulation.placements],
-        "members": [_member_document(member) for member in simulation.members],
-        "staying": [{"placement": key, "cluster": cluster} for key, cluster in simulation.staying],
-        "warnings": [
-            {"id": warning.id, "address": warning.address or None, "detail": warning.detail}
-            for warning in simulation.warnings
-        ],
-    }
+def _texts(amounts: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
-def _placement_document(placement: PlacementOutcome) -> dict[str, Any]:
-    waits = Counter(str(row.pool) for row in placement.pending)
-    return {
-        "address": str(placement.after.address),
-        "name": placement.after.key,
-        "placement_type": str(placement.after.kind),
-        "strategy": "External" if placement.after.external else "RollingUpdate",
-        "before": list(placement.before.clusters),
-        "after": list(placement.after.clusters),
-        "gained": list(placement.gained),
-        "lost": list(placement.lost),
-        "fulfilled_before": placement.before.fulfilled,
-        "fulfilled": placement.after.fulfilled,
-        "scheduled": placement.status.condition.message if placement.status is not None else None,
-        "unselected": [
-            {"cluster": decision.cluster, "reason": decision.reason}
-            for decision in (placement.status.unselected if placement.status is not None else ())
-        ],
-        "stopped": placement.stopped.message if placement.stopped is not None else None,
-        "made_anew": {"gained": list(placement.fresh.gained), "lost": list(placement.fresh.lost)},
-        "bindings": [_binding_document(row) for row in placement.rows],
-        "pods": [_pod_document(row) for row in placement.pods],
-        "pods_without_node": dict(waits),
-    }
-
-
-def _binding_document(row: PlacementChange) -> dict[str, Any]:
-    return {
-        "cluster": row.object,
-        "action": str(row.action),
-        "trigger": row.trigger or None,
-        "reason": row.reason or None,
-        "state": _state(row.target),
-        "scores": dict(row.scores),
-    }
+def _usage(usage: ResourceUsage) -> Mapping[str, Any]:
+    return {"allocatable": _texts(usage.allocatable), "available": _texts(usage.available)}
 
 
 def _state(target: object) -> str | None:
     return str(BindingState(target.state)) if isinstance(target, Binding) else None
 
 
-def _pod_document(row: PlacementChange) -> dict[str, Any]:
+def _of_pod(row: PlacementChange) -> dict[str, Any]:
     cluster, _, workload = row.pool.partition("/")
-    return {
-        "cluster": cluster,
-        "workload": workload,
-        "pod": row.object,
-        "action": str(row.action),
-        "node": _node(row),
-        "reason": row.reason or None,
-    }
+    return {"cluster": cluster, "workload": workload, "pod": row.object}
 
 
-def _member_document(member: MemberRoom) -> dict[str, Any]:
-    return {
-        "name": member.name,
-        "derived": member.derived,
-        "before": _usage_document(member.before),
-        "after": _usage_document(member.after),
-    }
+_UNSELECTED: Final = Form(Struct, "cluster reason")
+_BINDING: Final = Form(
+    PlacementChange, "cluster=object action trigger? reason? state=target scores", state=_state
+)
+_POD: Final = Form(PlacementChange, "*of=. action node=. reason?", of=_of_pod, node=_node)
 
 
-def _usage_document(usage: ResourceUsage | None) -> Mapping[str, Any] | None:
-    if usage is None:
-        return None
-    return {"allocatable": _texts(usage.allocatable), "available": _texts(usage.available)}
+def _unselected(outcome: PlacementOutcome) -> list[dict[str, Any]]:
+    return [] if outcome.status is None else [_UNSELECTED(each) for each in outcome.status.unselected]
 
 
-def _texts(amounts: Mapping[str, object]) -> dict[str, str]:
-    return {name: str(amount) for name, amount in sorted(amounts.items())}
+_PLACEMENT: Final = Form(
+    PlacementOutcome,
+    "address=after.address name=after.key placement_type=after.kind strategy=after.external "
+    "before=before.clusters after=after.clusters gained lost fulfilled_before=before.fulfilled "
+    "fulfilled=after.fulfilled scheduled=status.condition.message unselected=. "
+    "stopped=stopped.message made_anew=fresh bindings=rows pods pods_without_node=.",
+    strategy=lambda external: "External" if external else "RollingUpdate",
+    unselected=_unselected,
+    made_anew="gained lost",
+    bindings=_BINDING,
+    pods=_POD,
+    pods_without_node=lambda outcome: dict(Counter(str(row.pool) for row in outcome.pending)),
+)
+# What the simulation found, as JSON data.
+FLEET: Final = Form(
+    FleetSimulation,
+    "changes=edits placements members staying warnings",
+    changes="change=verb member key? value",
+    placements=_PLACEMENT,
+    members=Form(MemberRoom, "name derived before after", before=_usage, after=_usage),
+    staying=columns("placement cluster"),
+    warnings="id address? detail",
+)

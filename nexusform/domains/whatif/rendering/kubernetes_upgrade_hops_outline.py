@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from nexusform.domains.whatif.questions.kubernetes_upgrade_hops import ClusterHops, Hop, UpgradePath
 from nexusform.domains.whatif.questions.kubernetes_versions import SOURCE
-from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import kubernetes_upgrade_document
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import KUBERNETES_UPGRADE
+from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted, form, listed
 
@@ -103,21 +104,8 @@ def _breaks(hop: Hop) -> Iterable[str]:
         yield f"{front}etcd 3.5 to 3.6 is likely to fail: go by a version bundle of 4.4 or 4.5 first."
 
 
-def upgrade_path_document(path: UpgradePath) -> dict[str, Any]:
-    """The hops as JSON data."""
-    return {
-        "site_id": path.site_id,
-        "to": str(path.target),
-        "orders_tried": path.tried,
-        "clusters": [
-            {
-                "cluster_id": cluster.cluster_id,
-                "hops": [_hop_document(hop) for hop in cluster.hops],
-            }
-            for cluster in path.clusters
-        ],
-        "end_of_support_source": SOURCE,
-    }
+def _hours(hours: float) -> float:
+    return round(hours, 3)
 
 
 def _told_by(hop: Hop) -> str | None:
@@ -127,19 +115,24 @@ def _told_by(hop: Hop) -> str | None:
     return "list" if hop.end_of_support else None
 
 
-def _hop_document(hop: Hop) -> dict[str, Any]:
-    return {
-        "from": hop.start,
-        "to": str(hop.end),
-        "surge_fits": hop.surge_fits,
-        "batches": hop.batches,
-        "drain_hours": round(hop.drain_hours, 3),
-        "end_of_support": hop.end_of_support,
-        "end_of_support_told_by": _told_by(hop),
-        "offered": None if hop.offered is None else list(hop.offered),
-        "blocking_budgets": list(hop.upgrade.budgets),
-        "lost": list(hop.lost),
-        "single_replicas": list(hop.single),
-        "needs_a_bundle_between": hop.needs_a_bundle_between,
-        "upgrade": kubernetes_upgrade_document(hop.upgrade),
-    }
+_HOP: Final = Form(
+    Hop,
+    "from=start to=end surge_fits batches drain_hours end_of_support "
+    "end_of_support_told_by=. offered blocking_budgets=upgrade.budgets lost "
+    "single_replicas=single needs_a_bundle_between upgrade",
+    to=str,
+    drain_hours=_hours,
+    end_of_support_told_by=_told_by,
+    upgrade=KUBERNETES_UPGRADE,
+)
+_PATH: Final = Form(
+    UpgradePath,
+    "site_id to=target orders_tried=tried clusters",
+    to=str,
+    clusters=Form(ClusterHops, "cluster_id hops", hops=_HOP),
+)
+
+
+def upgrade_path_document(path: UpgradePath) -> dict[str, Any]:
+    """The hops as JSON data."""
+    return {**_PATH(path), "end_of_support_source": SOURCE}

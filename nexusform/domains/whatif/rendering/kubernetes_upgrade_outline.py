@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Final
 
 from nexusform.domains.whatif.questions.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
+from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import (
     Outline,
     Row,
@@ -14,7 +15,8 @@ from nexusform.rendering.answers.outline import (
     replacement_document,
     short_place_text,
 )
-from nexusform.rendering.notation.places import drawn_document, drawn_text
+from nexusform.rendering.notation.json_bounds import drawn_document
+from nexusform.rendering.notation.places import drawn_text
 from nexusform.words import counted, listed
 from nexusform.worlds.availability import Replacement
 
@@ -144,43 +146,24 @@ def _move_row(batch: Batch, move: Replacement) -> Row:
     return Row((str(batch.number), move.vm.name, short_place_text(move.vm.placement), goes), not batch.fits)
 
 
-def kubernetes_upgrade_document(upgrade: KubernetesUpgrade) -> dict[str, Any]:
-    """The upgrade, as JSON data."""
-    return {
-        "cluster_id": upgrade.cluster_id,
-        "site_id": upgrade.site_id,
-        "kubernetes_version": upgrade.version or None,
-        "fits": not upgrade.blocked,
-        "blocking_budgets": list(upgrade.budgets),
-        "pools": [_pool_document(pool) for pool in upgrade.pools],
-        "draws": drawn_document(upgrade.drawn),
-    }
+_BATCH: Final = Form(Batch, "batch=number up fits nodes=moves", nodes=replacement_document)
+_POOL: Final = Form(
+    PoolUpgrade,
+    "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout fewest_up "
+    "blocked reason? fitting_surge? fits_in_place=in_place availability_lost=lost batches",
+    batches=_BATCH,
+)
 
 
-def _pool_document(pool: PoolUpgrade) -> dict[str, Any]:
-    return {
-        "pool": pool.pool,
-        "vm_sku_name": pool.sku,
-        "vms": pool.count,
-        "max_surge": pool.max_surge,
-        "max_unavailable": pool.max_unavailable,
-        "surge": pool.surge,
-        "unavailable": pool.unavailable,
-        "drain_timeout": pool.drain_timeout,
-        "fewest_up": pool.fewest_up,
-        "blocked": pool.blocked,
-        "reason": pool.reason or None,
-        "fitting_surge": pool.fitting_surge or None,
-        "fits_in_place": pool.in_place,
-        "availability_lost": pool.lost,
-        "batches": [_batch_document(batch) for batch in pool.batches],
-    }
+def _fits(upgrade: KubernetesUpgrade) -> bool:
+    return not upgrade.blocked
 
 
-def _batch_document(batch: Batch) -> dict[str, Any]:
-    return {
-        "batch": batch.number,
-        "up": batch.up,
-        "fits": batch.fits,
-        "nodes": [replacement_document(move) for move in batch.moves],
-    }
+# The upgrade, as JSON data.
+KUBERNETES_UPGRADE: Final = Form(
+    KubernetesUpgrade,
+    "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=budgets pools draws=drawn",
+    fits=_fits,
+    pools=_POOL,
+    draws=drawn_document,
+)

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from nexusform.domains.whatif.questions.repack import Blocking, Repack, RepackStatus
 from nexusform.domains.whatif.questions.repack_steps import FollowedPod, RepackStep, RepackWindow
+from nexusform.json_forms import Form
 from nexusform.placement_kinds.registry import place_document
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, short_place_text
-from nexusform.rendering.notation.places import interval_document
+from nexusform.rendering.notation.json_bounds import INTERVAL
 from nexusform.words import counted, form, listed
 
 _VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
@@ -266,78 +267,50 @@ def _rooms(repack: Repack) -> Section:
 # --- data --------------------------------------------------------------------------------------
 
 
+_FIGURES: Final = Form(
+    Repack,
+    "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status want=request.want "
+    "fits_now=fits_now.least fits_now_bounds=fits_now recreations bound most pods_restarted=pods pools "
+    "windows=. windows_bound=fewest_windows",
+    availability_zones=lambda zones: sorted(zones, key=str.encode),
+    fits_now_bounds=INTERVAL,
+    windows=lambda repack: len(repack.windows),
+)
+_STEP: Final = Form(
+    RepackStep,
+    "object=source.vm.name from=source.vm.placement to lands of pods=source.pods",
+    {"from": place_document, "to": place_document},
+)
+_POD: Final = Form(FollowedPod, "cluster_id workload pod from=was meanwhile? then? certain")
+_END: Final = Form(
+    Repack,
+    "machines_with_unknown_cells=unknown recreations_if_cells_were_known=if_known "
+    "depends_on_this_machine=on_this_machine",
+)
+_BLOCKING: Final = Form(
+    Blocking,
+    "constraint loosened_by recreations decided=.",
+    decided=lambda blocking: not blocking.undecided,
+)
+
+
 def repack_document(repack: Repack) -> dict[str, Any]:
     """The answer as JSON data."""
-    request = repack.request
+    windows = tuple(enumerate(repack.windows, 1))
     return {
-        "site_id": repack.site.id,
-        "vm_sku_name": request.sku.name,
-        "availability_zones": None if request.zones is None else sorted(request.zones, key=str.encode),
-        "status": str(repack.status),
-        "want": request.want,
-        "fits_now": repack.fits_now.least,
-        "fits_now_bounds": interval_document(repack.fits_now),
-        "recreations": repack.recreations,
-        "bound": repack.bound,
-        "most": repack.most,
-        "pods_restarted": repack.pods,
-        "pools": repack.pools,
-        "windows": len(repack.windows),
-        "windows_bound": repack.fewest_windows,
+        **_FIGURES(repack),
         "steps": [
-            _step_document(repack, step, number)
-            for number, window in enumerate(repack.windows, 1)
+            {"window": number, "address": _address(repack, step), **_STEP(step)}
+            for number, window in windows
             for step in window.steps
         ],
         "cordons": [
             {"window": number, "machines": list(window.cordons)}
-            for number, window in enumerate(repack.windows, 1)
+            for number, window in windows
             if window.cordons
         ],
-        "commands": [
-            list(window_commands(repack, window, number)) for number, window in enumerate(repack.windows, 1)
-        ],
-        "blocking": [
-            {
-                "constraint": str(each.constraint),
-                "loosened_by": each.loosened_by,
-                "recreations": each.recreations,
-                "decided": not each.undecided,
-            }
-            for each in repack.blocking
-        ],
-        "pods": [
-            _pod_document(pod, number)
-            for number, window in enumerate(repack.windows, 1)
-            for pod in window.pods
-        ],
-        "machines_with_unknown_cells": repack.unknown,
-        "recreations_if_cells_were_known": repack.if_known,
-        "depends_on_this_machine": repack.on_this_machine,
-    }
-
-
-def _pod_document(pod: FollowedPod, number: int) -> dict[str, Any]:
-    return {
-        "window": number,
-        "cluster_id": pod.cluster_id,
-        "workload": pod.workload,
-        "pod": pod.pod,
-        "from": pod.was,
-        "meanwhile": pod.meanwhile or None,
-        "then": pod.then or None,
-        "certain": pod.certain,
-    }
-
-
-def _step_document(repack: Repack, step: RepackStep, number: int) -> dict[str, Any]:
-    return {
-        "window": number,
-        "address": _address(repack, step),
-        "object": step.source.vm.name,
-        "from": place_document(step.source.vm.placement),
-        "to": place_document(step.to),
-        "lands": step.lands,
-        "of": step.of,
-        "pods": step.source.pods,
+        "commands": [list(window_commands(repack, window, number)) for number, window in windows],
+        "blocking": [_BLOCKING(each) for each in repack.blocking],
+        "pods": [{"window": number, **_POD(pod)} for number, window in windows for pod in window.pods],
+        **_END(repack),
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 from nexusform.domains.whatif.questions.pods_down import PodsOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
@@ -18,12 +19,13 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeWave,
 )
 from nexusform.domains.whatif.rendering.workload_rows import (
+    VERDICT,
     pending_lines,
-    verdict_document,
     verdict_section,
     workload_document,
     workload_table,
 )
+from nexusform.json_forms import Form, columns
 from nexusform.plans.other_room import RuntimeVersion
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
 from nexusform.words import counted, form, listed
@@ -303,100 +305,63 @@ def runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, An
     return {"sites": [_site_document(upgrade) for upgrade in upgrades]}
 
 
-def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
-    options = upgrade.options
-    return {
-        "site_id": upgrade.site_id,
-        "runtime": _runtime_document(upgrade.runtime),
-        "strategy": options.strategy.value,
-        "max_unavailable": options.max_unavailable,
-        "drain": options.drain,
-        "threshold": _threshold_document(options),
-        "wait_minutes": options.wait_minutes,
-        "stops": _stop_document(upgrade.stop),
-        "racks": list(upgrade.racks),
-        "up_to_hours": upgrade.hours,
-        "availability_lost": upgrade.loses,
-        "verdicts": [_verdict_document(verdict) for verdict in upgrade.verdicts],
-        "workloads": [verdict_document(verdict) for verdict in upgrade.workloads],
-        "waves": [_wave_document(wave, drained=options.drain) for wave in upgrade.waves],
-    }
+def _is_quorum_kept(pool: PoolLeft) -> bool | None:
+    return (not pool.lost) if pool.control_plane else None
 
 
-def _stop_document(stop: Stop | None) -> dict[str, Any] | None:
-    if stop is None:
-        return None
-    return {
-        "rack": stop.rack,
-        "after_wave": stop.waves,
-        "machines": stop.machines,
-        "may_stay_away": stop.may_fail,
-        "not_well": [{"machine": name, "reason": words} for name, words in stop.unwell],
-    }
+# A pool with VMs down, as data.
+POOL: Final = Form(
+    PoolLeft,
+    "cluster_id pool address control_plane vms=total up=left down quorum? quorum_kept=. lost",
+    down=attrgetter("name"),
+    quorum_kept=_is_quorum_kept,
+)
+_VERDICT: Final = Form(
+    PoolVerdict,
+    "cluster_id pool control_plane vms=total fewest_up=fewest quorum? waves lost_in_waves=lost_in "
+    "verdict=outcome",
+)
+_STOP: Final = Form(
+    Stop,
+    "rack after_wave=waves machines may_stay_away=may_fail not_well=unwell",
+    not_well=columns("machine reason"),
+)
+_RUNTIME: Final = Form(
+    RuntimeVersion,
+    "version? offers",
+    offers="version expected_duration=duration? workload_impact=workloads? impact=words? supported_until?",
+)
+_WAVE: Final = Form(
+    UpgradeWave,
+    "wave=number rack batch batches machines vms_down=vms pools outside_vms_down=outsiders",
+    pools=POOL,
+)
 
 
-def _runtime_document(runtime: RuntimeVersion | None) -> dict[str, Any] | None:
-    if runtime is None:
-        return None
-    offers = [
-        {
-            "version": offer.version,
-            "expected_duration": offer.duration or None,
-            "workload_impact": offer.workloads or None,
-            "impact": offer.words or None,
-            "supported_until": offer.supported_until or None,
-        }
-        for offer in runtime.offers
-    ]
-    return {"version": runtime.version or None, "offers": offers}
-
-
-def _threshold_document(options: UpgradeOptions) -> dict[str, Any] | None:
+def _threshold(options: UpgradeOptions) -> dict[str, Any] | None:
     if options.threshold is None:
         return None
     return {"value": options.threshold, "per_cent": options.is_percentage}
 
 
-def _verdict_document(verdict: PoolVerdict) -> dict[str, Any]:
-    return {
-        "cluster_id": verdict.cluster_id,
-        "pool": verdict.pool,
-        "control_plane": verdict.control_plane,
-        "vms": verdict.total,
-        "fewest_up": verdict.fewest,
-        "quorum": verdict.quorum or None,
-        "waves": list(verdict.waves),
-        "lost_in_waves": list(verdict.lost_in),
-        "verdict": verdict.outcome.value,
-    }
+_SITE: Final = Form(
+    RuntimeUpgrade,
+    "site_id runtime strategy=options.strategy max_unavailable=options.max_unavailable drain=options.drain "
+    "threshold=options wait_minutes=options.wait_minutes stops=stop racks up_to_hours=hours "
+    "availability_lost=loses verdicts workloads",
+    runtime=_RUNTIME,
+    threshold=_threshold,
+    stops=_STOP,
+    verdicts=_VERDICT,
+    workloads=VERDICT,
+)
+
+
+def _site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
+    waves = [_wave_document(wave, drained=upgrade.options.drain) for wave in upgrade.waves]
+    return {**_SITE(upgrade), "waves": waves}
 
 
 def _wave_document(wave: UpgradeWave, *, drained: bool) -> dict[str, Any]:
-    return {
-        "wave": wave.number,
-        "rack": wave.rack,
-        "batch": wave.batch,
-        "batches": wave.batches,
-        "machines": list(wave.machines),
-        "vms_down": wave.vms,
-        "pools": [pool_document(pool) for pool in wave.pools],
-        "outside_vms_down": list(wave.outsiders),
-        "workloads": [workload_document(workload_left, drained=drained) for workload_left in wave.workloads],
-        "availability_lost": wave.lost,
-    }
-
-
-def pool_document(pool: PoolLeft) -> dict[str, Any]:
-    """A pool with VMs down, as data."""
-    return {
-        "cluster_id": pool.cluster_id,
-        "pool": pool.pool,
-        "address": pool.address,
-        "control_plane": pool.control_plane,
-        "vms": pool.total,
-        "up": pool.left,
-        "down": [vm.name for vm in pool.down],
-        "quorum": pool.quorum or None,
-        "quorum_kept": (not pool.lost) if pool.control_plane else None,
-        "lost": pool.lost,
-    }
+    lefts = [workload_document(workload_left, drained=drained) for workload_left in wave.workloads]
+    return {**_WAVE(wave), "workloads": lefts, "availability_lost": wave.lost}

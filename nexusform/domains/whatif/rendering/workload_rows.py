@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nexusform.domains.whatif.questions.pods_down import PodMove, PodsOutcome, WorkloadLeft, WorkloadVerdict
+from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import Row, Section, Table, spans_text
 from nexusform.words import listed
 
@@ -84,43 +85,17 @@ _FIGURES = (
 # --- data --------------------------------------------------------------------------------------
 
 
+_MOVE: Final = Form(PodMove, "pod from=was to=node? reason? certain")
+_WORKLOAD: Final = Form(WorkloadLeft, "cluster_id workload replicas before at_once running pending")
+_LOST: Final = Form(WorkloadLeft, "budgets=held_up_by pods=moves", pods=_MOVE)
+VERDICT: Final = Form(
+    WorkloadVerdict,
+    "cluster_id workload replicas fewest_at_once fewest_running=fewest most_pending waves verdict=outcome "
+    "certain budgets=held_up_by",
+)
+
+
 def workload_document(workload_left: WorkloadLeft, *, drained: bool) -> dict[str, Any]:
     """One workload while nodes are down."""
-    return {
-        "cluster_id": workload_left.cluster_id,
-        "workload": workload_left.workload,
-        "replicas": workload_left.replicas,
-        "before": workload_left.before,
-        "at_once": workload_left.at_once,
-        "running": workload_left.running,
-        "pending": workload_left.pending,
-        "outcome": workload_left.outcome(drained=drained).value,
-        "budgets": list(workload_left.held_up_by),
-        "pods": [_move_document(move) for move in workload_left.moves],
-    }
-
-
-def _move_document(move: PodMove) -> dict[str, Any]:
-    return {
-        "pod": move.pod,
-        "from": move.was,
-        "to": move.node or None,
-        "reason": move.reason or None,
-        "certain": move.certain,
-    }
-
-
-def verdict_document(verdict: WorkloadVerdict) -> dict[str, Any]:
-    """One workload over all waves."""
-    return {
-        "cluster_id": verdict.cluster_id,
-        "workload": verdict.workload,
-        "replicas": verdict.replicas,
-        "fewest_at_once": verdict.fewest_at_once,
-        "fewest_running": verdict.fewest,
-        "most_pending": verdict.most_pending,
-        "waves": list(verdict.waves),
-        "verdict": verdict.outcome.value,
-        "certain": verdict.certain,
-        "budgets": list(verdict.held_up_by),
-    }
+    outcome = {"outcome": workload_left.outcome(drained=drained).value}
+    return {**_WORKLOAD(workload_left), **outcome, **_LOST(workload_left)}

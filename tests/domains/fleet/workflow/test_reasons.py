@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.planning.fleet_phases import fleet_of
-from nexusform.domains.fleet.rendering.pod_outline import pod_document, pod_outline
+from nexusform.domains.fleet.rendering.pod_outline import POD_ANSWER, pod_outline
 from nexusform.domains.fleet.workflow.reasons import PodReason, pod_reasons
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.rendering.answers.outline import outline_text
@@ -44,7 +44,7 @@ def test_a_pending_pod_says_who_refused_it() -> None:
     outline = pod_outline(found)
     assert outline.bad
     assert outline.verdict == "stays Pending"
-    document = pod_document(found)
+    document = POD_ANSWER(found)
     assert document["node"] is None
     assert [n["node"] for n in document["nodes"] if not n["refusals"]] == []
 

@@ -11,9 +11,9 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     KubernetesUpgrade,
     simulate_kubernetes_upgrade,
 )
-from nexusform.domains.whatif.rendering.failure_outline import failure_document, failure_outline
+from nexusform.domains.whatif.rendering.failure_outline import FAILURE, failure_outline
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
-    kubernetes_upgrade_document,
+    KUBERNETES_UPGRADE,
     kubernetes_upgrade_outline,
 )
 from nexusform.rendering.answers.outline import outline_markdown, outline_text
@@ -93,7 +93,7 @@ def test_where_one_pool_comes_back_the_bounds_hold_for_every_way() -> None:
     failure = lose_machines(site, FailureScope.MACHINE, machine_, [machine_])
     assert failure.drawn is not None
     assert (failure.drawn.missing, failure.drawn.exact) == (Interval(0, 2), True)
-    document = failure_document(failure)["draws"]
+    document = FAILURE(failure)["draws"]
     assert document["vms_without_room"] == {"min": 0, "max": 2, "certain_bounds": True}
 
 
@@ -110,7 +110,7 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
         assert "0 to 2 of 2" in words
         assert "others / o2" in words
         assert "o2 /" not in words
-    draws = failure_document(failure)["draws"]
+    draws = FAILURE(failure)["draws"]
     assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (fitting, 100, 2)
     assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}
 
@@ -127,7 +127,7 @@ def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> N
     assert lose_machines(site, FailureScope.MACHINE, "o1", ["o1"]).drawn is None
     failure = lost(world(1, KNOWN[0]))
     assert failure.drawn is None
-    assert failure_document(failure)["draws"] is None
+    assert FAILURE(failure)["draws"] is None
 
 
 TWO = 'upgrade_settings {\n max_surge = "2"\n }'
@@ -145,5 +145,5 @@ def test_an_upgrade_says_in_how_many_draws_it_goes_through() -> None:
         words = " ".join(text.split())
         assert f"It goes through in {fitting} of 100 draws of NUMA cells that nobody told" in words
         assert "no room for the surge of p." in words
-    assert kubernetes_upgrade_document(upgrade)["draws"]["fitting"] == fitting
-    assert kubernetes_upgrade_document(upgraded(world(3, KNOWN[0], more=TWO)))["draws"] is None
+    assert KUBERNETES_UPGRADE(upgrade)["draws"]["fitting"] == fitting
+    assert KUBERNETES_UPGRADE(upgraded(world(3, KNOWN[0], more=TWO)))["draws"] is None
