@@ -58,6 +58,7 @@ _SAID_OTHERWISE: Final[Mapping[str, str]] = {
     "invalid-self-reference": 'Invalid "self" reference',
     "invalid-single-argument-block-definition": "Invalid single-argument block definition",
     "invalid-site-name": "Invalid name of a site",
+    "invalid-trigger": "Invalid reference in replace_triggered_by expression",
     "invalid-var-option": "Invalid -var option",
     "iteration-over-non-iterable-value": "Iteration over non-iterable value",
     "machine-goes-with-vms-on-it": "A machine goes with VMs on it",

@@ -16,6 +16,7 @@ from nexusform.cli.voice import PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.plans.guard_rails import Limit, guarded, limits_of
 from nexusform.plans.plan import Plan
+from nexusform.state.json_text import collector_paused
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.surroundings import unwritable
 from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin
@@ -89,6 +90,7 @@ class Showing(Struct, frozen=True):
 
 
 @command("plan", PlanArguments)
+@collector_paused()  # to the end: what was planned is walked in vain while it is saved and shown, too
 def plan(arguments: PlanArguments) -> int:
     """Show what apply would change, and where every VM, binding and pod would land.
 

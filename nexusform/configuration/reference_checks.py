@@ -47,8 +47,11 @@ def check_references(
                 if (problem.id, problem.subject) not in seen:
                     seen.add((problem.id, problem.subject))
                     problems.append(problem if problem.block else replace(problem, block=use.header))
-        problems.extend(_provider_problems(module, configuration.root))
-        problems.extend(_ignored_problems(module, managed))
+        others = [*_provider_problems(module, configuration.root), *_ignored_problems(module, managed)]
+        for problem in [*others, *_trigger_problems(module)]:
+            if (problem.id, problem.subject) not in seen:
+                seen.add((problem.id, problem.subject))
+                problems.append(problem)
     return in_text_order(problems)
 
 
@@ -116,6 +119,19 @@ def _ignored_problems(module: Module, managed: Mapping[str, BlockSchema]) -> Ite
                     f'{block.type} has no argument or block "{name}" that ignore_changes could name.{hint}'
                 )
                 yield error("unsupported-attribute", detail, block.lifecycle.span, block=block.header)
+
+
+def _trigger_problems(module: Module) -> Iterator[Diagnostic]:
+    """What replace_triggered_by names and nothing can become of."""
+    for block in module.resources.values():
+        for expression in block.lifecycle.replace_triggered_by:
+            name = next(iter(traversals(expression))).root.name
+            if name != "data" and name in _SPECIAL:
+                detail = (
+                    "Only resources, count.index, and each.key may be used in replace_triggered_by. For "
+                    "another value, let it stand in an argument of a resource, and name that resource."
+                )
+                yield error("invalid-trigger", detail, expression.span, block=block.header)
 
 
 class _Checker:

@@ -76,6 +76,7 @@ ROUND: Final[Mapping[str, Sequence[str]]] = {
     "plan (create)": ("plan", "-out=p"),
     "apply": ("apply", "p"),
     "plan (no change)": ("plan", "-out=p"),
+    "plan (no change), a picture": ("plan", "-report=svg:r.svg"),
 }
 
 
@@ -96,7 +97,7 @@ def measure(name: str, text: str, commands: Mapping[str, Sequence[str]]) -> None
         (directory / "main.nf.hcl").write_text(text)
         for title, arguments in commands.items():
             seconds, memory = run(arguments, directory)
-            print(f"{name:12} {title:24} {seconds:8.1f} s {memory:8.0f} MB   {files(directory)}", flush=True)
+            print(f"{name:12} {title:28} {seconds:8.1f} s {memory:8.0f} MB   {files(directory)}", flush=True)
 
 
 def files(directory: Path) -> str:

@@ -80,13 +80,14 @@ def _change(instance: Instance, block: ResourceBlock | None, creation: int) -> C
     if prior is not None and (going or instance.block is None):
         dependencies = prior.dependencies
     before = prior.attributes if prior is not None else None
-    if instance.action is Action.NO_OP and before == instance.planned:
-        before = instance.planned  # one object: written once, and compared at once
+    after: Mapping[str, Any] | None = None if going else instance.planned
+    if instance.action is Action.NO_OP and before == after:
+        after = before  # one object, that of the state: written once, and compared at once
     return Change(
         address=instance.address,
         action=instance.action,
         before=before,
-        after=None if going else instance.planned,
+        after=after,
         provider=_provider(block, prior, going=going),
         creation=creation or (0 if going else prior_creation),
         prior_creation=prior_creation,

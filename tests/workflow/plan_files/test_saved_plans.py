@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,3 +210,40 @@ def test_what_verify_does_not_go_with(nf: Shell, words: list[str]) -> None:
     code, told = nf("apply", *words)
     assert code == 1
     assert "-verify" in told
+
+
+FLEET = """
+resource "fleet_member_cluster" "m" {
+  count = 6
+  name  = "member-${count.index}"
+}
+resource "fleet_cluster_resource_placement" "p" {
+  count = 40
+  name  = "placement-${count.index}"
+  resource_selector {
+    group   = ""
+    version = "v1"
+    kind    = "Namespace"
+    name    = "ns-${count.index}"
+  }
+  policy {
+    placement_type     = "PickN"
+    number_of_clusters = 3
+  }
+}
+"""
+
+
+def test_what_stays_is_saved_once_in_the_state_and_the_changes(nf: Shell) -> None:
+    Path("main.nf.hcl").write_text(FLEET)
+    assert nf("apply", "-auto-approve")[0] == 0
+    assert nf("plan", "-out=p")[0] == 0
+    with zipfile.ZipFile("p") as archive:
+        parts = [archive.read(name) for name in archive.namelist() if name != "configuration.json"]
+    assert sum(part.count(b'"ns-7"') for part in parts) == 1
+    code, told = nf("show", "-json", "p")
+    assert code == 0
+    shown = json.loads(told)
+    stays = {change["address"]: change["change"] for change in shown["resource_changes"]}
+    assert all(each["before"] == each["after"] for each in stays.values())
+    assert len(stays) == 46

@@ -93,3 +93,12 @@ resource "nexus_rack" "ignoring" {
     ignore_changes = [machine_count, machine_override["bm01"].cordoned, machine_cuont]
   }
 }
+
+resource "nexus_rack" "watching" {
+  for_each = toset(["a"])
+  site_id  = nexus_site.lab.id
+  name     = "w"
+  lifecycle {
+    replace_triggered_by = [local.fine, nexus_site.lab, var.zones, nexus_rack.one[each.key], module.net.ip, path.module]
+  }
+}
