@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 from msgspec import Struct
@@ -185,11 +185,15 @@ def _trigger(reason: Reason) -> list[str]:
     return [f"Trigger: {trigger}{_of_machine(trigger, reason.left)}."]
 
 
+# What becomes of the machine that a VM leaves, by why it does.
+_BECOMES: Final = {"machine_removed": "gone", "heal": "left"}
+
+
 def _of_machine(trigger: str, machine: str, verb: str = "is") -> str:
     """Which machine failed, or is emptied."""
     if not machine:
         return ""
-    return f" ({machine} {verb} {'gone' if trigger == 'machine_removed' else 'emptied'})"
+    return f" ({machine} {verb} {_BECOMES.get(trigger, 'emptied')})"
 
 
 def _standing_lines(reason: Reason) -> list[str]:

@@ -30,6 +30,7 @@ MACHINE_FORGOTTEN = "machine_forgotten"
 
 VmKey: TypeAlias = tuple[str, "int | str"]  # pool, number
 MACHINE_EVACUATED = "machine_evacuated"
+HEAL = "heal"
 PLACED = "placed"
 LEFT = "left"
 
@@ -207,8 +208,10 @@ class VmObject(Struct):
         return [(self.housing.placed[key].name, self.trigger_of(key)) for key in self.housing.tokens]
 
     def machines_left(self) -> dict[str, str]:
-        """The machines that VMs of this plan leave because these are gone or emptied, by the VM's name."""
-        of_hardware = (MACHINE_REMOVED, MACHINE_EVACUATED)
+        """The machines that VMs of this plan leave because these are gone or emptied, or the VM is not well
+        there, by the VM's name.
+        """
+        of_hardware = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
             self.housing.placed[key].name: self.before.standing[key].placement.machine
             for key in self.housing.tokens
@@ -364,7 +367,7 @@ def _waiting(moves: Moves, key: VmKey, situation: Situation, upgraded: bool, cha
     again = situation.whole or (ROLLING if upgraded else changed)
     record = situation.unplaced[key]
     if not situation.healed.isdisjoint({record["name"], record.get("platform_name")}):
-        again = "heal"
+        again = HEAL
     if again:
         moves.again[key] = again
     else:
@@ -374,7 +377,7 @@ def _waiting(moves: Moves, key: VmKey, situation: Situation, upgraded: bool, cha
 def _trigger(vm: PlacedVm, situation: Situation, upgraded: bool, changed: str) -> str:
     """Why a VM that stands is placed anew, "" when it is not: the first of these that holds."""
     if not situation.healed.isdisjoint(vm.names):
-        return "heal"
+        return HEAL
     if situation.whole:
         return situation.whole
     by_machine = situation.machine_trigger(vm.placement.machine)

@@ -68,3 +68,11 @@ def test_only_a_machine_that_fails_its_vms_is_remembered() -> None:
     emptied = state_of(before.replace("machine_count = 4", evacuated(machine)), state)
     gone = [name for name, (where, _) in places(state).items() if where == machine]
     assert lefts(emptied, state) == dict.fromkeys(gone, machine)
+
+
+def test_whoever_is_made_anew_remembers_where_it_was_not_well() -> None:
+    before = RACKS + cluster("a", pools=pool("p", 4))
+    state = state_of(before)
+    machine, _ = places(state)["a-p-2"]
+    healed = state_of(before, state, replaces=("nexus_kubernetes_cluster.a:a-p-2",))
+    assert lefts(healed, state) == {"a-p-2": machine}
