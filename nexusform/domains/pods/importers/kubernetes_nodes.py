@@ -67,7 +67,7 @@ _OF_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase",),
     "PodDisruptionBudget": ("disruptionsAllowed", "expectedPods"),
 }
-_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_OF_CLAIMS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
 # Every cluster has some of these: files without any were printed by a shorter command.
 NAMESPACE: Final = "Namespace"
 _ALWAYS_THERE: Final = (NAMESPACE, "PriorityClass")
@@ -242,7 +242,7 @@ def _object_as_needed(body: _Object) -> _Object:
     kind, whole = body["kind"], _mapping(body.get("metadata"))
     metadata = _kept(whole, ("name", "namespace", "labels", *_OF_METADATA.get(kind, ())))
     if kind == "PersistentVolumeClaim":
-        annotations = _kept(_mapping(whole.get("annotations")), (_BIND_COMPLETED,))
+        annotations = _kept(_mapping(whole.get("annotations")), _OF_CLAIMS)
         metadata |= {"annotations": annotations} if annotations else {}
     status = _kept(_mapping(body.get("status")), _OF_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}

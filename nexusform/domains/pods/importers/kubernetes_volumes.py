@@ -28,6 +28,7 @@ _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _ONE_POD: Final = "ReadWriteOncePod"
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
+_SELECTED: Final = "volume.kubernetes.io/selected-node"
 _LOST: Final = "Lost"
 _BLOCK: Final = "Block"
 _ANYWHERE: Final = None
@@ -214,6 +215,11 @@ def _of_claim(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
         return PodVolumes(exclusive=exclusive, unmet=(wrong,))
     if known is not None and _has_volume(known, storage):
         return PodVolumes(_once([_need_of_bound(known, where, storage)]), exclusive=exclusive)
+    selected = _quiet(known, "metadata").at("annotations").text(_SELECTED) if known is not None else ""
+    if selected:
+        # Its volume is being made for a pod that has its node already.
+        there = NodeTerm(fields=(Requirement("metadata.name", IN, (selected,)),))
+        return PodVolumes((VolumeNeed((there,), bound=False),), exclusive=exclusive)
     return PodVolumes((), _once([_unbound(f"{namespace}/{name}", claim, where, storage)]), exclusive)
 
 

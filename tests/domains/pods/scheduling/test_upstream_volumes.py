@@ -59,6 +59,13 @@ def named(name: str, volume: str) -> dict[str, Any]:
     return asks
 
 
+def selected(name: str, node: str) -> dict[str, Any]:
+    """A claim for which a volume is being made, for a pod that has this node."""
+    made = claim(name, "made")
+    made["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": node}
+    return made
+
+
 def volume(name: str, on: str = THERE, size: str = "5G", of: str = "wait", **more: Any) -> dict[str, Any]:
     reached = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [on]}]}
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "storageClassName": of}
@@ -134,6 +141,9 @@ CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
     (["a", "b"], [claim("a", bound="v"), claim("b", "made"), volume("v")], THERE),
     (["a", "b"], [claim("a", "now", bound="v"), claim("b", "made"), volume("v", of="now")], THERE),
     (["a"], [claim("a", "made-elsewhere")], f"1 {NO_MATCH}"),
+    # One that is being made goes to the node that was chosen for it.
+    (["a", "b"], [claim("a", bound="v"), selected("b", THERE), volume("v")], THERE),
+    (["a", "b"], [claim("a", bound="v"), selected("b", AWAY), volume("v")], f"1 {NO_MATCH}"),
 ]
 
 
