@@ -1,0 +1,277 @@
+"""Cases of topology spread and inter-pod affinity that Kubernetes scores in its own tests, in our words.
+
+Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/podtopologyspread/scoring_test.go and
+interpodaffinity/scoring_test.go. Left out: nodes that are scored there although the scheduler would have
+refused them before, and arguments that the default profile does not have (another hardPodAffinityWeight,
+ignorePreferredTermsOfExistingPods).
+"""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.explanation import consider
+from nexusform.domains.pods.scheduling.workloads import (
+    Cluster,
+    Node,
+    PodSpec,
+    PodTerm,
+    SpreadConstraint,
+    StandingPod,
+)
+from nexusform.scheduling.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
+
+HOST = "kubernetes.io/hostname"
+WEIGHT = 2  # of either rule in the default profile
+
+
+def having(*keys: str) -> LabelSelector:
+    return LabelSelector(match_expressions=tuple(Requirement(key, EXISTS, ()) for key in keys))
+
+
+FOO, BAR = having("foo"), having("bar")
+
+
+def soft(key: str, selector: LabelSelector | None = FOO, skew: int = 1) -> SpreadConstraint:
+    return SpreadConstraint(key, skew, hard=False, selector=selector)
+
+
+def labelled(keys: str, **more: object) -> PodSpec:
+    """A pod with these labels, each without a value."""
+    return replace(PodSpec(labels=tuple((key, "") for key in sorted(keys.split()))), **more)  # type: ignore[arg-type]
+
+
+def scores(
+    nodes: list[Node], standing: list[tuple[str, PodSpec]], pod: PodSpec, rule: str, **more: object
+) -> dict[str, int]:
+    pods = [StandingPod(f"default/Pod/x{at}", 0, node, spec) for at, (node, spec) in enumerate(standing)]
+    cluster = Cluster("k", tuple(nodes), **more)  # type: ignore[arg-type]
+    verdicts = consider(cluster, pods, pod)
+    return {each.node: each.points.get(rule, 0) // WEIGHT for each in verdicts if each.total is not None}
+
+
+# --- podtopologyspread -----------------------------------------------------------------------------
+
+# Pods as "node: labels of one, labels of the next", nodes as "name=zone"; "!": it is no candidate.
+HOSTS, ZONED = "a b c d", "a=z1 b=z1 x=z2 y=z2"
+
+
+def nodes_of(text: str) -> list[Node]:
+    nodes = []
+    for word in text.split():
+        name, _, zone = word.lstrip("!").partition("=")
+        labels = {HOST: name} if not name.endswith("?") else {}
+        name = name.rstrip("?")
+        labels |= {"zone": zone} if zone else {}
+        nodes.append(Node(name, labels, cpu=64_000, memory=1 << 40, unschedulable=word.startswith("!")))
+    return nodes
+
+
+def pods_of(text: str) -> list[tuple[str, PodSpec]]:
+    pods: list[tuple[str, PodSpec]] = []
+    for part in filter(None, text.split(";")):
+        node, _, of_node = part.partition(":")
+        pods += [(node.strip(), labelled(keys)) for keys in of_node.split(",")]
+    return pods
+
+
+TWO = (soft("zone"), soft(HOST, BAR))
+
+
+@pytest.mark.parametrize(
+    ("constraints", "nodes", "standing", "expected"),
+    [
+        ([soft(HOST)], "a b", "", {"a": 100, "b": 100}),
+        # The only candidate, and equals.
+        ([soft(HOST)], "a !b", "a:foo,foo;b:foo", {"a": 100}),
+        ([soft(HOST)], "a b", "a:foo;b:foo", {"a": 100, "b": 100}),
+        # 2, 1, 0 and 3 pods.
+        ([soft(HOST)], HOSTS, "a:foo,foo;b:foo;d:foo,foo,foo", {"a": 20, "b": 60, "c": 100, "d": 0}),
+        ([soft(HOST, None)], HOSTS, "a:foo,foo;b:foo;d:foo,foo,foo", dict.fromkeys("abcd", 100)),
+        # A larger maxSkew makes differences smaller.
+        ([soft(HOST, skew=2)], HOSTS, "a:foo,foo;b:foo;d:foo,foo,foo", {"a": 33, "b": 66, "c": 100, "d": 16}),
+        (
+            [soft(HOST, skew=3)],
+            HOSTS,
+            "a:foo,foo,foo,foo;b:foo,foo,foo;c:foo,foo;d:foo",
+            {"a": 44, "b": 66, "c": 77, "d": 100},
+        ),
+        # Pods on nodes that are no candidates count where the domain is looked at as a whole, not by host.
+        (
+            [soft(HOST)],
+            "a b x !y",
+            "a:foo,foo,foo,foo;b:foo,foo;x:foo;y:foo,foo,foo",
+            {"a": 33, "b": 83, "x": 100},
+        ),
+        # A node without the key gets nothing.
+        (
+            [soft(HOST)],
+            "a b? x !y",
+            "a:foo,foo,foo,foo;b:foo,foo;x:foo;y:foo,foo,foo",
+            {"a": 16, "b": 0, "x": 100},
+        ),
+        (
+            [soft("zone")],
+            "a=z1 b=z1 x=z2 !y=z2",
+            "a:foo,foo,foo,foo;b:foo,foo;x:foo;y:foo,foo,foo",
+            {"a": 75, "b": 75, "x": 100},
+        ),
+        (
+            [soft("zone"), soft(HOST)],
+            "a=z1 !b=z1 x=z2 !y=z2",
+            "a:foo,foo;b:foo;x:foo,foo;y:foo,foo,foo,foo",
+            {"a": 100, "x": 63},
+        ),
+        (
+            [soft("zone"), soft("zone", BAR)],
+            "a=z1 !b=z1 x=z2 !y=z2",
+            "a:foo bar,foo;b:foo bar;y:foo,foo bar,foo",
+            {"a": 85, "x": 100},
+        ),
+        (TWO, ZONED, "a:foo;b:foo bar;y:foo,bar", {"a": 60, "b": 20, "x": 100, "y": 60}),
+        (TWO, ZONED, "b:bar;x:foo;y:foo bar", {"a": 100, "b": 60, "x": 40, "y": 0}),
+        (TWO, "a=z1 b=z1 x=z2 !y=z2", "a:foo;b:foo bar;y:foo,bar", {"a": 50, "b": 25, "x": 100}),
+    ],
+)
+def test_soft_spread(
+    constraints: list[SpreadConstraint], nodes: str, standing: str, expected: dict[str, int]
+) -> None:
+    pod = labelled("foo bar", spread=tuple(constraints))
+    assert scores(nodes_of(nodes), pods_of(standing), pod, "topology_spread") == expected
+
+
+def test_pods_of_other_namespaces_and_those_that_terminate_do_not_count() -> None:
+    pod, one = labelled("foo", spread=(soft(HOST),)), labelled("foo")
+    elsewhere = [("a", replace(one, namespace="ns1")), ("a", one), ("b", one), ("b", one)]
+    assert scores(nodes_of("a b"), elsewhere, pod, "topology_spread") == {"a": 100, "b": 33}
+    going = [("a", replace(one, terminating=True)), ("b", one)]
+    assert scores(nodes_of("a b"), going, pod, "topology_spread") == {"a": 100, "b": 0}
+
+
+def test_min_domains_says_nothing_of_a_soft_constraint() -> None:
+    constraint = replace(soft("zone", skew=2), min_domains=10)
+    standing = pods_of("a:foo,foo;b:foo,foo;c:foo")
+    found = scores(
+        nodes_of("a=1 b=2 c=3"), standing, labelled("foo", spread=(constraint,)), "topology_spread"
+    )
+    assert found == {"a": 75, "b": 75, "c": 100}
+
+
+# --- interpodaffinity ------------------------------------------------------------------------------
+
+S1, S2 = (("security", "S1"),), (("security", "S2"),)
+CHINA, INDIA, AZ1, AZ2 = {"region": "China"}, {"region": "India"}, {"az": "az1"}, {"az": "az2"}
+IN_S1 = LabelSelector(match_expressions=(Requirement("security", IN, ("S1",)),))
+IN_S2 = LabelSelector(match_expressions=(Requirement("security", IN, ("S2",)),))
+NOT_S1_BUT_S2 = LabelSelector(
+    match_expressions=(Requirement("security", NOT_IN, ("S1",)), *IN_S2.match_expressions)
+)
+ANY = LabelSelector(
+    match_expressions=(Requirement("security", EXISTS, ()), Requirement("wrongkey", DOES_NOT_EXIST, ()))
+)
+S1_OR = LabelSelector(match_expressions=(Requirement("security", IN, ("S1", "value2")),))
+OF_TEAM1 = LabelSelector(match_expressions=(Requirement("team", IN, ("team1",)),))
+NAMESPACES = {
+    "subteam1.team1": {"team": "team1"},
+    "subteam2.team1": {"team": "team1"},
+    "subteam1.team2": {"team": "team2"},
+    "subteam2.team2": {"team": "team2"},
+}
+
+
+def term(selector: LabelSelector, key: str, weight: int = 0) -> PodTerm:
+    return PodTerm(key, selector, ("default",), None, weight)
+
+
+def secured(labels: tuple[tuple[str, str], ...], **more: object) -> PodSpec:
+    return replace(PodSpec(labels=labels), **more)  # type: ignore[arg-type]
+
+
+WITH_S1 = {"preferred_affinity": (term(IN_S1, "region", 5),)}
+WITH_S2 = {"preferred_affinity": (term(IN_S2, "region", 6),)}
+MANY = {"preferred_affinity": (term(NOT_S1_BUT_S2, "region", 8), term(ANY, "region", 2))}
+HARD = {"affinity": (term(S1_OR, "region"), term(ANY, "region"))}
+FROM_S1 = {"preferred_anti_affinity": (term(IN_S1, "az", 5),)}
+FROM_S2 = {"preferred_anti_affinity": (term(IN_S2, "az", 5),)}
+BOTH = {"preferred_affinity": (term(IN_S1, "region", 8),), **FROM_S2}
+OVER_TEAMS = PodTerm("region", IN_S1, ("subteam2.team2",), OF_TEAM1, 5)
+Stands = list[tuple[int, PodSpec]]
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes", "standing", "expected"),
+    [
+        (secured(S1), [CHINA, INDIA, AZ1], [], [0, 0, 0]),
+        # Company counts in its domain; a node without the key has none.
+        (
+            secured(S1, **WITH_S1),
+            [CHINA, INDIA, AZ1],
+            [(0, secured(S1)), (1, secured(S2)), (2, secured(S1))],
+            [100, 0, 0],
+        ),
+        (PodSpec(**WITH_S1), [CHINA, {**CHINA, **AZ1}, INDIA], [(0, secured(S1))], [100, 100, 0]),
+        (
+            secured(S1, **WITH_S2),
+            [CHINA, INDIA, CHINA, CHINA, INDIA],
+            [(at, secured(S2)) for at in (0, 0, 1, 2, 3, 4)],
+            [100, 0, 100, 100, 0],
+        ),
+        (
+            secured(S1, **MANY),
+            [CHINA, INDIA, AZ1],
+            [(0, secured(S1)), (1, secured(S2)), (2, secured(S1))],
+            [20, 100, 0],
+        ),
+        # What those want that stand, too: preferred terms with their weight, required ones with one point.
+        (
+            secured(S2),
+            [CHINA, INDIA, AZ1],
+            [(0, secured(S1, **WITH_S1)), (1, secured(S2, **WITH_S2))],
+            [0, 100, 0],
+        ),
+        (
+            secured(S1),
+            [CHINA, INDIA, AZ1],
+            [(0, secured(S1, **HARD)), (1, secured(S2, **HARD))],
+            [100, 100, 0],
+        ),
+        # Terms that select namespaces.
+        (
+            secured(S1, namespace="subteam1.team1"),
+            [CHINA, INDIA, AZ1],
+            [(0, secured(S1, preferred_affinity=(OVER_TEAMS,))), (1, secured(S2, **WITH_S2))],
+            [100, 0, 0],
+        ),
+        (
+            secured(S1, namespace="subteam1.team1"),
+            [CHINA, INDIA, AZ1],
+            [(0, secured(S1, preferred_anti_affinity=(OVER_TEAMS,))), (1, secured(S2, **WITH_S2))],
+            [0, 100, 100],
+        ),
+        # What is kept away from.
+        (secured(S1, **FROM_S1), [AZ1, CHINA], [(0, secured(S1)), (1, secured(S2))], [0, 100]),
+        (secured(S1, **FROM_S1), [AZ1, CHINA], [(0, secured(S1)), (1, secured(S1))], [0, 100]),
+        (
+            secured(S1, **FROM_S1),
+            [AZ1, INDIA],
+            [(0, secured(S1)), (0, secured(S1)), (1, secured(S2))],
+            [0, 100],
+        ),
+        (
+            secured(S2),
+            [AZ1, AZ2],
+            [(0, secured(S1, **FROM_S2)), (1, secured(S2, **FROM_S1))],
+            [0, 100],
+        ),
+        # Both at once.
+        (secured(S1, **BOTH), [CHINA, AZ1], [(0, secured(S1)), (1, secured(S1))], [100, 0]),
+    ],
+)
+def test_preferred_company(
+    pod: PodSpec, nodes: list[dict[str, str]], standing: Stands, expected: list[int]
+) -> None:
+    here = [Node(f"n{at}", labels, cpu=64_000, memory=1 << 40) for at, labels in enumerate(nodes)]
+    pods = [(f"n{at}", spec) for at, spec in standing]
+    found = scores(here, pods, pod, "inter_pod_affinity", namespaces=NAMESPACES)
+    assert [found[node.name] for node in here] == expected
