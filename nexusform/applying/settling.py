@@ -14,10 +14,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.applying.standing import with_current, with_note, with_successor, without_deposed
+from nexusform.applying.standing import (
+    unfinished_of,
+    with_current,
+    with_note,
+    with_successor,
+    without_deposed,
+)
 from nexusform.configuration.configuration import DEFAULT_PROVIDER
 from nexusform.plans.plan import StepKind
-from nexusform.ports import ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
+from nexusform.ports import UNFINISHED, ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent, UnderWay
 from nexusform.state.objects import InstanceState, ObjectState
 
@@ -50,7 +56,7 @@ def settle(
         before = instances.get(intent.address, opened.prior)
         after = _after(intent, before, answers[number].attributes)
         if not intent.deposed:
-            after = _noted(after, answers[number].note)
+            after = _noted(after, intent, answers[number])
         instances[intent.address] = after
         step = intent.number if _took_effect(intent, answers[number]) else NO_STEP
         outcomes.append(Done(intent.address, intent.creation, after, "The apply was interrupted.", step))
@@ -98,15 +104,21 @@ def _request(opened: OpenIntent) -> ReadRequest:
         remembered,
         str(intent.address),
         planned,
+        unfinished=unfinished_of(_leaving(opened)),
         going=intent.kind == StepKind.DELETE,
     )
 
 
-def _noted(instance: InstanceState | None, note: Mapping[str, Any]) -> InstanceState | None:
-    """What stands, with what its provider notes of it: that the hub, say, is not done with it yet."""
+def _noted(instance: InstanceState | None, intent: Intent, answer: ReadAnswer) -> InstanceState | None:
+    """What stands, with what its provider notes of it: that the hub, say, is not done with it yet. What
+    failed while it was made is tainted, as where the apply lived to see it.
+    """
     if instance is None or instance.current is None:
         return instance
-    return with_current(instance, with_note(instance.current, note))
+    unfinished = answer.note.get(UNFINISHED) or {"goes_on": True}
+    if intent.kind == StepKind.CREATE and not answer.settled and not unfinished.get("goes_on"):
+        return with_current(instance, replace(instance.current, tainted=True))
+    return with_current(instance, with_note(instance.current, answer.note))
 
 
 def _after(

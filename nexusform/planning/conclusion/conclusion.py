@@ -235,7 +235,7 @@ def refreshed_only(
     nothing: what stands stays, but for VMs whose machine was found to be gone. `evaluation` is over what
     stands.
     """
-    from nexusform.planning.conclusion.found_standing import lost_rows, moved, sites_of, unchanged
+    from nexusform.planning.conclusion.found_standing import lost_rows, moved, not_done, sites_of, unchanged
 
     types = request.registries.resource_types
     sites = sites_of(prior, types)
@@ -256,8 +256,8 @@ def refreshed_only(
         checks=tuple(checked.checks),
         basis=evaluation.setting.reads.basis(request.commit),
     )
-    every = _every([*diagnostics, *outputs.diagnostics, *checked.problems], imbalance(left.mistakes))
-    return PlanResult(_signed(plan, request, every))
+    said = [*diagnostics, *not_done(prior), *outputs.diagnostics, *checked.problems]
+    return PlanResult(_signed(plan, request, _every(said, imbalance(left.mistakes))))
 
 
 def _upgrades(

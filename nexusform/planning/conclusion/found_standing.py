@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nexusform.address import Address, address_order
+from nexusform.diagnostics import Diagnostic, warning
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.placements import REASONS
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of, machines_of
 from nexusform.planning.vms.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
-from nexusform.ports import ResourceType
+from nexusform.ports import UNFINISHED, ResourceType
 from nexusform.state.objects import InstanceState
 
 
@@ -45,6 +46,23 @@ def moved(prior: Prior) -> Iterator[Change]:
                 create_before_destroy=current.create_before_destroy,
                 tainted_before=current.tainted,
                 private=current.private,
+            )
+
+
+def not_done(prior: Prior) -> Iterator[Diagnostic]:
+    """What stands and an earlier apply began to change, which failed or goes on: a plan has it to do."""
+    for address in sorted(prior.instances, key=address_order):
+        current = prior.object(address)
+        noted = (current.private or {}).get(UNFINISHED) if current is not None else None
+        if noted:
+            kind = "change-goes-on" if noted.get("goes_on") else "change-failed-before"
+            brief = str(noted.get("brief", ""))
+            yield warning(
+                kind,
+                f"{noted['words']} It is due until it is done.",
+                address=str(address),
+                block=str(address),
+                brief=brief,
             )
 
 

@@ -180,8 +180,20 @@ _NOTHING_SELECTED: Final = {
 }
 
 
+_OF_WHAT_IS_DUE: Final = frozenset({"change-goes-on", "change-failed-before"})
+_NOT_DONE: Final = (
+    "Nothing to record. What an earlier apply began is not done yet.",
+    (
+        "nexusform has checked that the objects still match the result of your most recent changes, and "
+        "found no differences. `nexusform plan` says what is due."
+    ),
+)
+
+
 def no_changes(plan: Plan) -> tuple[str, str]:
     """The sentence for a plan that does nothing, and what was looked at."""
+    if any(said.id in _OF_WHAT_IS_DUE for said in plan.diagnostics):
+        return _NOT_DONE
     words = _NOTHING_SELECTED if plan.targets or plan.excludes else _NO_CHANGES
     return words[plan.mode]
 

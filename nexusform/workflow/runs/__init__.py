@@ -9,4 +9,5 @@ DOOR = {
     "locking": "break_lock describe_holder find_holder Locking",
     "plan_verdicts": "judge",
     "run": "base_request begin Notices PlanOptions Run",
+    "what_stands": "refresh",
 }

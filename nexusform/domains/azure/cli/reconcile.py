@@ -39,8 +39,9 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     take over what is.
 
     Says per cluster how many are in the rack and on the machine that state had, why the others are not as
-    far as the export shows it, and whether the separation rules hold on what is. Exit code 0 when everything
-    is as predicted, 2 when something is elsewhere, 3 when a separation rule is broken, 1 for errors.
+    far as the export shows it, what an apply began that is not done, and whether the separation rules hold on
+    what is. Exit code 0 when everything is as predicted, 2 when something is elsewhere or not done, 3 when a
+    separation rule is broken, 1 for errors.
     """
     screen = arguments.view.screen()
     if not arguments.source:
@@ -80,6 +81,7 @@ def _answer(answer: Reconciled, source: str) -> Answer:
         answer.checks,
         answer.absent,
         answer.unseen,
+        answer.not_done,
         answer.remarks,
         answer.rules,
         answer.replays,

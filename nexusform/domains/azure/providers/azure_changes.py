@@ -81,11 +81,12 @@ def _with_due(changes: list[ArmChange], noted: Values, target: Target, planned: 
     parts = [part for part in noted.get("parts", ()) if part in properties] or list(properties)[:1]
     shown = {part: properties[part] for part in parts}
     under = body_of(values) if noted.get("body") else {}
-    again = ArmChange(Verb.UPDATE, due, merged(under, {"properties": shown}), shown, again=True)
+    failed = not noted.get("goes_on")  # what goes on is waited for, and sent once more if it fails
+    again = ArmChange(Verb.UPDATE, due, merged(under, {"properties": shown}), shown, again=failed)
     for number, change in enumerate(changes):
         if change.target == due:
             body = merged(again.body, change.body)
-            more = replace(change, body=body, shown={**shown, **(change.shown or {})}, again=True)
+            more = replace(change, body=body, shown={**shown, **(change.shown or {})}, again=failed)
             return [*changes[:number], more, *changes[number + 1 :]]
     return [*changes, again]
 

@@ -27,6 +27,7 @@ _TYPES: Final = {
 }
 RESTING: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
 BROKEN: Final = frozenset({"Failed", "Canceled"})
+NODES_MISSING: Final = "nodes are missing"  # the code of what Azure calls done, and did not do
 _ENDS: Final[Mapping[str, str]] = {
     "succeeded": "Succeeded",
     "failed": "Failed",
@@ -468,6 +469,8 @@ def note_of(arm_id: str, code: str, words: str, change: ArmChange, step: ChangeR
     """
     before = step.unfinished or {}
     is_same = (before.get("id"), before.get("code")) == (arm_id, code)
+    if step.begun is not None and before.get("looked_up"):
+        is_same = False  # this failure itself: it was seen before its step went on
     times = int(before.get("times", 1)) + 1 if is_same else 1
     body = (change.body or {}).get("properties")
     parts = sorted(change.shown or ()) if change.shown is not None else sorted(body or ())

@@ -42,7 +42,7 @@ from nexusform.domains.azure.providers.azure_nodes import (
 )
 from nexusform.domains.azure.providers.azure_requests import (
     LOOKS,
-    RESTING,
+    NODES_MISSING,
     SHOWN_WITHIN,
     Arm,
     ArmChange,
@@ -50,7 +50,6 @@ from nexusform.domains.azure.providers.azure_requests import (
     Target,
     Verb,
     note_of,
-    state_of,
     words_of,
 )
 from nexusform.domains.azure.providers.azure_subscription import (
@@ -64,10 +63,11 @@ from nexusform.domains.azure.providers.azure_subscription import (
     asking,
     group_of,
 )
+from nexusform.domains.azure.providers.azure_under_way import Standing, standing_of
 from nexusform.domains.azure.providers.observed_site import ObservedSites, Shown, shown_of
 from nexusform.ports import (
-    UNFINISHED,
     ChangeRequest,
+    ObjectKey,
     ProviderAnswer,
     ProviderProblem,
     ReadAnswer,
@@ -149,28 +149,31 @@ class AzureSites(ObservedSites):
                 else answer
                 for request, answer in zip(requests, answers, strict=True)
             ]
-        under_way = self._under_way()
+        standings = map(self._standing, requests, answers)
         return [
-            replace(
-                answer,
-                settled=(request.key.type, request.key.id) not in under_way,
-                note={**answer.note, UNFINISHED: None} if self._is_done(request, answer) else answer.note,
-            )
-            for request, answer in zip(requests, answers, strict=True)
+            replace(answer, settled=standing.settled, note={**answer.note, **standing.note})
+            for answer, standing in zip(answers, standings, strict=True)
         ]
 
-    def _is_done(self, request: ReadRequest, answer: ReadAnswer) -> bool:
-        """Whether a change that failed is seen done, by whomever: Azure succeeded, and has all nodes."""
+    def _standing(self, request: ReadRequest, answer: ReadAnswer) -> Standing:
+        """How far Azure is with what an apply began of an object, where one did."""
+        began = request.planned is not None or request.going or request.unfinished is not None
+        if not began or request.key.type not in _ACTED_ON or answer.attributes is None:
+            return Standing()
+        return standing_of(request, answer.attributes, self._bodies(request.key), self._subscription.id)
+
+    def _bodies(self, key: ObjectKey) -> list[Body]:
+        """The bodies of an object and of the agent pools that are parts of it."""
         from nexusform.domains.azure.importers.arm import id_key
 
-        if request.unfinished is None or answer.attributes is None:
-            return False
-        key = id_key(str(request.unfinished.get("id")))
-        bodies = chain.from_iterable(
-            self._subscription.shown.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS)
-        )
-        states = [state_of(body) for body in bodies if id_key(str(body.get("id"))) == key]
-        return states == ["Succeeded"] and not _lacking(answer.attributes)
+        apart, prefix = self._apart(), f"{key.id}/"
+        ids: set[str] = set()
+        for (kind, our_id), arm_id in self._directory().acted_on.items():
+            is_part = kind == POOL and our_id.startswith(prefix) and our_id not in apart
+            if (kind, our_id) == (key.type, key.id) or (is_part and key.type == CLUSTER):
+                ids.add(id_key(arm_id))
+        shown = chain.from_iterable(self._subscription.shown.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
+        return [body for body in shown if id_key(str(body.get("id"))) in ids]
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """What Azure cannot do of a plan, and what is left to people. Raises ProviderProblem when Azure
@@ -390,7 +393,7 @@ class AzureSites(ObservedSites):
         names = first_of(lacking, _MOST_NAMED)
         words = f"Azure shows {there} and not {names}{f' ({reason})' if reason else ''}."
         change = ArmChange(Verb.UPDATE, target, {"properties": {part: None}}, {part: None})
-        noted = note_of(target.path(self._subscription.id), "nodes are missing", words, change, request)
+        noted = note_of(target.path(self._subscription.id), NODES_MISSING, words, change, request)
         return replace(answer, unfinished=noted)
 
     def _shown(self, request: ChangeRequest, arm: Arm, group: str) -> Shown | None:
@@ -437,20 +440,6 @@ class AzureSites(ObservedSites):
             known |= {id_key(str(body.get("id"))): body for body in self._subscription.machines()}
         machines = [known[each] for each in sorted(ids) if each in known]
         return {MACHINES: machines, "racks": list(self._subscription.shown.get("racks", ()))}
-
-    def _under_way(self) -> set[tuple[str, str]]:
-        """Type and id of what Azure works on."""
-        from nexusform.domains.azure.importers.arm import id_key
-
-        busy = {
-            id_key(str(body.get("id")))
-            for kind in (CLUSTERS, VMS, POOLS)
-            for body in self._subscription.shown.get(kind, ())
-            if state_of(body) not in RESTING
-        }
-        if not busy:
-            return set()
-        return {ours for ours, arm_id in self._directory().acted_on.items() if id_key(arm_id) in busy}
 
 
 def _left_to_kubectl(anew: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:

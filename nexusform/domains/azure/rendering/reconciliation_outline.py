@@ -29,6 +29,7 @@ def reconciliation_outline(
     checks: Sequence[ClusterCheck],
     absent: Sequence[str],
     unseen: Sequence[str],
+    not_done: Sequence[str],
     remarks: Sequence[str],
     rules: Sequence[SeparationVerdict],
     replays: Sequence[Replay],
@@ -46,6 +47,9 @@ def reconciliation_outline(
     if unseen:
         lines = tuple(f"- {name}" for name in unseen)
         sections.append(Section("Not captured, and left as state has it", lines, bad=True))
+    if not_done:
+        lines = tuple(f"- {each}" for each in not_done)
+        sections.append(Section("What applies began, and is not done", lines, bad=True))
     if remarks:
         sections.append(Section("What was read", tuple(f"- {remark}" for remark in remarks)))
     if rules:
@@ -54,12 +58,12 @@ def reconciliation_outline(
     sections += [_claims(site, record) for site, record in claims.records.items()]
     if claims.now:
         sections.append(_settled_now(claims))
-    bad = bool(misses or broken or absent or unseen or claims.alarms)
-    verdict = _verdict(checks, misses, len(broken), len(unseen))
+    bad = bool(misses or broken or absent or unseen or not_done or claims.alarms)
+    verdict = _verdict(checks, misses, len(broken), len(unseen), len(not_done))
     return Outline(f"Reconciliation with {origin}", verdict, bad, (), tuple(sections))
 
 
-def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int, unseen: int) -> str:
+def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int, unseen: int, not_done: int) -> str:
     """One sentence on all the VMs and rules."""
     stand = "Every VM stands where state has it"
     if misses:
@@ -69,7 +73,10 @@ def _verdict(checks: Sequence[ClusterCheck], misses: int, broken: int, unseen: i
     not_looked_at = (
         f"; {counted(unseen, 'object')} {form(unseen, 'was', 'were')} not looked at" if unseen else ""
     )
-    return f"{stand}{rules}{not_looked_at}."
+    begun = (
+        f"; {counted(not_done, 'change')} of ours {form(not_done, 'is', 'are')} not done" if not_done else ""
+    )
+    return f"{stand}{rules}{not_looked_at}{begun}."
 
 
 def _clusters(checks: Sequence[ClusterCheck]) -> Section:
@@ -227,6 +234,7 @@ def reconciliation_document(
     checks: Iterable[ClusterCheck],
     absent: Sequence[str],
     unseen: Sequence[str],
+    not_done: Sequence[str],
     remarks: Sequence[str],
     rules: Iterable[SeparationVerdict],
     replays: Iterable[Replay],
@@ -237,6 +245,7 @@ def reconciliation_document(
         "clusters": [_CLUSTER(check) for check in checks],
         "absent": list(absent),
         "not_captured": list(unseen),
+        "not_done": list(not_done),
         "remarks": list(remarks),
         "separation_rules": [_RULE(rule) for rule in rules],
         "replays": [_REPLAY(replay) for replay in replays],

@@ -15,6 +15,7 @@ from nexusform.address import Address, address_order
 from nexusform.applying.agreement import agree
 from nexusform.applying.claims import Settlement, records_of_claims, settle_open, vms_of
 from nexusform.applying.open_claims import OpenClaims, open_claims
+from nexusform.applying.standing import unfinished_of
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic_of, error
 from nexusform.domains.azure.importers.az_model import AzSite
 from nexusform.domains.azure.importers.az_sites import named_as_known
@@ -45,6 +46,7 @@ from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.providers import managed_objects
 from nexusform.workflow.runs.locking import Locking
 from nexusform.workflow.runs.run import Notices, Run, base_request, begin
+from nexusform.workflow.runs.what_stands import refresh
 
 # What a site tells of the VMs of an object; what a person asked for is not touched.
 _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
@@ -56,13 +58,14 @@ _OF_FIT: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 
 class Reconciled(Struct, frozen=True):
     """What came of it: the objects compared, those that the export shows to be gone, those of which it says
-    nothing, the separation rules on what is, and, asked for, the replays; `remarks` say what was not
-    captured. `claims` is what became of the claims of applied plans.
+    nothing, what applies began that is not done, the separation rules on what is, and, asked for, the
+    replays; `remarks` say what was not captured. `claims` is what became of the claims of applied plans.
     """
 
     checks: tuple[ClusterCheck, ...] = ()
     absent: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    not_done: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
     replays: tuple[Replay, ...] = ()
@@ -143,6 +146,7 @@ class _Reconciling:
         """All that was found out; the state is written where it learns something."""
         try:
             observed, absent, unseen = self._observed()
+            not_done = tuple(self._not_done())
         except ProviderProblem as problem:
             return Reconciled(diagnostics=(error("reading-what-stands-failed", str(problem)),))
         checks = tuple(self._checks(observed, absent, unseen))
@@ -156,6 +160,7 @@ class _Reconciling:
             checks=checks,
             absent=tuple(map(str, absent)),
             unseen=tuple(map(str, unseen)),
+            not_done=not_done,
             remarks=tuple(remark.detail for remark in self.provider.remarks()),
             rules=rules,
             replays=played,
@@ -211,6 +216,23 @@ class _Reconciling:
             seen = agree(str(address), kind.schema, current.attributes, {**current.attributes, **places}, ())
             observed[address] = replace(current, attributes=seen.attributes)
         return observed, absent, unseen
+
+    def _not_done(self) -> Iterator[str]:
+        """What applies began and is not done, as the providers of the project see it now. Raises
+        ProviderProblem.
+        """
+        noted = {
+            address: instance
+            for address, instance in self.state.instances.items()
+            if unfinished_of(instance.current)
+        }
+        if not noted:
+            return
+        alone = replace(self.state, instances=noted)
+        now = refresh(alone, self.run.providers, self.types, lambda _address, _id: None)
+        for address in sorted(noted, key=address_order):
+            if unfinished := unfinished_of(now.get(address, noted[address].current)):
+                yield f"{address}: {unfinished['words']}"
 
     def _checks(
         self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], unseen: Sequence[Address]
