@@ -129,3 +129,11 @@ def test_recipes_and_image_install_what_is_pinned() -> None:
 def test_the_source_distribution_has_docs_and_no_tests() -> None:
     lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
     assert {"graft docs", "graft examples", "prune tests"} <= set(lines)
+
+
+def test_what_is_built_on_and_run_in_is_named_by_one_digest() -> None:
+    named = re.compile(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}")
+    in_image = named.findall((ROOT / "Dockerfile").read_text())
+    in_recipe = named.findall((ROOT / "docs" / "ci" / "gitlab.yml").read_text())
+    assert len(in_image) == 1
+    assert in_image == in_recipe
