@@ -5,6 +5,7 @@ that is new to nexusform a first configuration and a .gitignore.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,7 +34,7 @@ from nexusform.workflow.opening.backend_choice import (
     remembered_choice,
 )
 from nexusform.workflow.opening.encryption import encrypted
-from nexusform.workflow.opening.place import Place, load_configuration
+from nexusform.workflow.opening.place import DEFAULT_WORKSPACE, Place, load_configuration
 from nexusform.workflow.opening.stored import read_stored
 from nexusform.workflow.opening.surroundings import SystemClock
 from nexusform.workflow.runs.locking import Locking, acquire
@@ -250,7 +251,7 @@ def _copy(
     """
     problems: list[Diagnostic] = []
     with ExitStack() as leaving:
-        for backend in (source, target):
+        for backend, way_out in ((source, _UNLOCK_EARLIER), (target, _unlock_new(name))):
             held, wrong = acquire(
                 backend,
                 "migrate",
@@ -258,6 +259,7 @@ def _copy(
                 clock=SystemClock(),
                 environment=place.environment,
                 waiting=lambda _: None,
+                way_out=way_out,
             )
             problems += wrong
             if held is not None:
@@ -280,6 +282,21 @@ def _copy(
             return "", [*problems, _not_remembered(place, problem)]
         target.compact(codec.encode(stored.state), stored.kept_lines())
     return f'Took the state of workspace "{name}" along to {target.describe()}.', problems
+
+
+_UNLOCK_EARLIER: Final = (
+    "go back to the earlier backend settings, break its lock with `nexusform force-unlock ID`, and migrate "
+    "again"
+)
+
+
+def _unlock_new(workspace: str) -> str:
+    """What breaks a lock in the new backend, which no command but this one speaks to yet."""
+    where = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
+    return (
+        f"break its lock with `{where}nexusform force-unlock -backend-config=... ID`, with the settings that "
+        "this init was given (one of the block again where it was given none), and migrate again"
+    )
 
 
 def _mark_migration(place: Place) -> None:

@@ -85,3 +85,19 @@ def test_it_ends_and_says_so(kind: str, answer: str, tmp_path: Path, monkeypatch
             assert "Elsewhere" not in said, said  # the words of a status tell nobody what it is
             assert "canary" not in said
             assert len(said) < 1000
+
+
+@pytest.mark.parametrize(
+    ("connection", "server"),
+    [
+        ("host=db.example port=5433 user=me password=canary dbname=d", ("postgres://db.example:5433",)),
+        ("dbname=d password='canary' host='db.example'", ("postgres://db.example",)),
+        ("postgresql://me:canary@db.example:5433/d?sslmode=require", ("postgres://db.example:5433",)),
+        ("postgres://db.example?password=canary", ("postgres://db.example",)),
+        ("service=lab", ()),
+    ],
+)
+def test_the_server_of_a_connection_string_is_named_without_its_secrets(
+    connection: str, server: tuple[str, ...]
+) -> None:
+    assert BACKENDS["postgres"].addresses({"conn_str": connection}) == server

@@ -93,10 +93,11 @@ def acquire(
     clock: Clock,
     environment: Mapping[str, str],
     waiting: Callable[[str], None],
+    way_out: str = "break its lock with `nexusform force-unlock ID`",
 ) -> tuple[HeldLock | None, list[Diagnostic]]:
     """Take the lock, waiting as long as `locking` says; None when locking is off or another run holds it.
 
-    `waiting` is told once when it takes longer than a moment.
+    `waiting` is told once when it takes longer than a moment. `way_out`: what to do where the holder is dead.
     """
     if not locking.enabled:
         return None, [] if locking.alone else [warning("the-state-is-not-locked", _NOT_LOCKED)]
@@ -109,7 +110,7 @@ def acquire(
         except LockHeld as held:
             waited = clock.now().timestamp() - started
             if waited >= locking.timeout:
-                return None, [_held(held.holder, locking.timeout)]
+                return None, [_held(held.holder, locking.timeout, way_out)]
             if waited >= TOLD_AFTER and not already_told:
                 already_told = True
                 waiting(_waiting_text(held.holder))
@@ -166,15 +167,15 @@ def describe_holder(holder: LockInfo) -> str:
     return "\n".join(f"  {name + ':':<11}{value}" for name, value in rows.items() if value)
 
 
-def _held(holder: LockInfo | None, timeout: float) -> Diagnostic:
+def _held(holder: LockInfo | None, timeout: float, way_out: str) -> Diagnostic:
     who = f"\n\nLock Info:\n{describe_holder(holder)}" if holder else ""
-    way_out = f"nexusform force-unlock {shlex.quote(holder.id)}" if holder else "nexusform force-unlock ID"
+    if holder:
+        way_out = way_out.replace(" ID`", f" {shlex.quote(holder.id)}`")
     waited = f" after waiting {timeout:g} s" if timeout else ""
     return error(
         "error-acquiring-the-state-lock",
         f"Somebody else holds the lock of the state{waited}, and nothing was changed. Wait for that run to "
-        f"end, or let this one wait for it with -lock-timeout=60s. If that run is dead, break its lock with "
-        f"`{way_out}`.{who}",
+        f"end, or let this one wait for it with -lock-timeout=60s. If that run is dead, {way_out}.{who}",
     )
 
 

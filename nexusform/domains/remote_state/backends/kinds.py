@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -122,6 +124,17 @@ def _s3_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"{service}/{settings.get('bucket')}/{settings.get('key')}",)
 
 
+def _postgres_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The server alone: the rest of a connection string may be secrets."""
+    text = str(settings.get("conn_str") or os.environ.get("PG_CONN_STR") or "")
+    if "://" in text:
+        host = re.split(r"[/?]", text.partition("://")[2])[0].rpartition("@")[2]
+    else:
+        said = dict(re.findall(r"\b(host|port)\s*=\s*'?([^\s']+)", text))
+        host = ":".join(said[name] for name in ("host", "port") if name in said)
+    return (f"postgres://{host}",) if host else ()
+
+
 AZURERM: Final = BackendKind(
     _AZURERM,
     _open_azurerm,
@@ -135,4 +148,4 @@ HTTP: Final = BackendKind(
     ("address", "update_method", "lock_address", "lock_method", "unlock_address", "unlock_method"),
 )
 S3: Final = BackendKind(_S3, _open_s3, _s3_addresses, ("bucket", "key", "endpoint", "use_path_style"))
-POSTGRES: Final = BackendKind(_POSTGRES, _open_postgres)
+POSTGRES: Final = BackendKind(_POSTGRES, _open_postgres, _postgres_addresses)
