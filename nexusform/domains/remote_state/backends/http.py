@@ -95,9 +95,12 @@ class HttpBackend:
         return self._document(self._here.address, "read the state")
 
     def write(self, document: bytes) -> None:
-        """Send the document, naming the lock's ID. The same document: nothing."""
+        """Send the document, naming the lock's ID. The same document: nothing, unless a run that ended too
+        early left its workspace out of the list.
+        """
         self._check_held(_JUST_NOW)
         if self.read() == document:
+            self._remember_workspace()
             return
         address = self._here.address
         if self._lock_id:

@@ -235,3 +235,15 @@ def test_what_a_lost_machine_made_is_taken_back_by_import(
 
 def instances(document: bytes) -> list[dict[str, Any]]:
     return [instance for each in json.loads(document)["resources"] for instance in each["instances"]]
+
+
+def test_a_workspace_that_a_killed_run_left_out_of_the_list_is_listed_by_the_next(
+    server: tuple[str, Store], tmp_path: Path
+) -> None:
+    address, store = server
+    dev = HttpBackend(HttpService(f"{address}/{{workspace}}", pause=0.01), str(tmp_path), "dev")
+    dev.write(b"one")
+    del store.places["/nexusform-workspaces"]  # it died before
+    assert dev.workspaces() == ["default"]
+    dev.write(b"one")
+    assert dev.workspaces() == ["default", "dev"]
