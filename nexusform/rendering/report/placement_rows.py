@@ -437,11 +437,16 @@ _PARTINGS: Mapping[Effect, tuple[str, str]] = {
     Effect.LOST: ("loses", "lose"),
     Effect.FORGOTTEN: ("is forgotten and runs on, on", "are forgotten and run on, on"),
 }
+# Whoever has no node runs nowhere.
+_NOWHERE = ("Pending", "SchedulingGated", "Failed")
+_WAITS_ON = ("is forgotten and stays", "are forgotten and stay")
 
 
 def parting(line: PlacementLine) -> str:
     """`leaves`, `lose`: what is said before the place of objects that this plan gives none; "" of others."""
     verbs = _PARTINGS.get(line.effect)
+    if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _NOWHERE:
+        verbs = _WAITS_ON
     return form(line.count, *verbs) if verbs else ""
 
 

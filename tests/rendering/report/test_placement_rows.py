@@ -7,13 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.plans.effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
 from nexusform.rendering.json.json_stream import placement_summary_event
 from nexusform.rendering.notation.colours import Painter, strip_colours
 from nexusform.rendering.report.placement_rows import (
     Detail,
+    PlacementLine,
     either_text,
     line_verb,
+    parting,
     placement_groups,
     summaries,
 )
@@ -240,3 +243,19 @@ def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace)
     told = placement_summary_event(changed, "")
     assert told["@message"] == " ".join(map(str.strip, lines[:2]))
     assert (told["placements"]["all"]["lose_machine"], told["placements"]["all"]["forget"]) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("origin", "count", "said"),
+    [
+        ("r1-bm01", 1, "is forgotten and runs on, on"),
+        ("r1-bm01: 1, r1-bm02: 1", 2, "are forgotten and run on, on"),
+        ("Pending", 1, "is forgotten and stays"),
+        ("Pending: 2", 2, "are forgotten and stay"),
+    ],
+)
+def test_a_forgotten_pod_without_a_node_does_not_run_on(origin: str, count: int, said: str) -> None:
+    line = PlacementLine(
+        ".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count
+    )
+    assert parting(line) == said
