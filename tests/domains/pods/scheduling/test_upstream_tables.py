@@ -21,16 +21,31 @@ from nexusform.domains.pods.scheduling.rules import (
 )
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.workloads import (
+    HOSTNAME as HOST,
+)
+from nexusform.domains.pods.scheduling.workloads import (
+    Budget,
     Cluster,
     Node,
     NodeTerm,
     PodSpec,
+    PodTerm,
     Requests,
+    SpreadConstraint,
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import IN, Requirement, Taint, Toleration
+from nexusform.scheduling.matching import (
+    EXISTS,
+    IN,
+    LabelSelector,
+    Requirement,
+    Taint,
+    Toleration,
+    label_selector,
+)
 
+ANY_FOO = LabelSelector(match_expressions=(Requirement("foo", EXISTS, ()),))
 MB = 1 << 20
 Size = tuple[int, int]  # cpu and memory
 
@@ -344,3 +359,83 @@ def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen
     assert outcome.node in chosen.split()
     assert {pod.node for pod in outcome.victims} == {outcome.node}
     assert outcome.certain == (" " not in chosen)
+
+
+# --- defaultpreemption: default_preemption_test.go, who leaves a node -------------------------------
+# Left out: eviction that was begun and is not over (status.disruptedPods), and fewer candidates than nodes.
+
+
+@pytest.mark.parametrize(
+    ("stands", "size", "priority", "leave"),
+    [
+        (at_once((MID, L)), L, HIGH, {0}),
+        # Nobody of the same priority, or of a higher one.
+        (at_once((MID, L)), L, LOW, set()),
+        (at_once((HIGH, L)), L, HIGH, set()),
+        # The small one of low priority finds room beside the one that comes.
+        (at_once((LOW, S), (MID, L)), L, HIGH, {1}),
+        (at_once((MID, S), (LOW, S), (MID, M), (HIGH, S)), L, HIGH, {1, 2}),
+        # Of equals those go that started last.
+        ([(LOW, S, 5), (LOW, S, 4), (MID, M, 3), (HIGH, S, 2)], L, HIGH, {0, 2}),
+    ],
+)
+def test_who_leaves_a_node(
+    stands: list[tuple[int, int, int]], size: int, priority: int, leave: set[int]
+) -> None:
+    node = Node("n", cpu=XL, memory=XL)
+    standing = [
+        StandingPod(f"default/Pod/{at}", 0, "n", replace(asking(its, its), priority=importance), start)
+        for at, (importance, its, start) in enumerate(stands)
+    ]
+    comer = Workload("Pod", "default", "p", 1, replace(asking(size, size), priority=priority))
+    found = predict(Cluster("k", (node,)), standing, [comer]).outcomes
+    (outcome,) = [each for each in found if each.name == "p"]
+    assert {int(pod.name) for pod in outcome.victims} == leave
+    assert bool(outcome.node) == bool(leave)
+
+
+def test_pods_leave_that_keep_another_one_away() -> None:
+    apart = PodTerm(HOST, ANY_FOO, ("default",))
+    foo = (("foo", ""),)
+    standing = [
+        StandingPod("default/Pod/0", 0, "n", replace(asking(S, S), labels=foo, anti_affinity=(apart,))),
+        StandingPod("default/Pod/1", 0, "n", replace(asking(S, S), priority=MID)),
+        StandingPod("default/Pod/2", 0, "n", replace(asking(S, S), priority=HIGH)),
+    ]
+    comer = Workload("Pod", "default", "p", 1, replace(asking(S, S), labels=foo, priority=HIGH))
+    node = Node("n", {HOST: "n"}, cpu=XL, memory=XL)
+    outcome = predict(Cluster("k", (node,)), standing, [comer]).outcomes[0]
+    assert [pod.name for pod in outcome.victims] == ["0"]
+
+
+def test_pods_leave_so_that_others_are_spread() -> None:
+    foo = (("foo", ""),)
+    zones = (("a", "1"), ("b", "1"), ("x", "2"))
+    nodes = [Node(name, {HOST: name, "zone": zone}, cpu=XL) for name, zone in zones]
+    by_zone, by_host = (SpreadConstraint(key, 1, hard=True, selector=ANY_FOO) for key in ("zone", HOST))
+    there = [("a", MID), ("a", LOW), ("b", LOW), ("x", HIGH), ("x", HIGH)]
+    standing = [
+        StandingPod(f"default/Pod/{at}", 0, name, PodSpec(labels=foo, priority=importance))
+        for at, (name, importance) in enumerate(there)
+    ]
+    spec = PodSpec(labels=foo, priority=HIGH, spread=(by_zone, by_host))
+    comer = Workload("Pod", "default", "p", 1, spec)
+    outcome = predict(Cluster("k", tuple(nodes)), standing, [comer]).outcomes[0]
+    assert (outcome.node, [pod.name for pod in outcome.victims]) in (("a", ["1"]), ("b", ["2"]))
+
+
+def test_what_a_budget_lets_go_is_used_up() -> None:
+    """One of two may go: the second is a violation, and a node without any wins."""
+    app = (("app", "foo"),)
+    budget = Budget("default", "b", label_selector({"app": "foo"}), max_unavailable="1")
+    pods = [
+        StandingPod(f"default/Pod/{at}", 0, node, replace(asking(M, M), labels=app, priority=MID))
+        for at, node in enumerate(("n1", "n1"))
+    ]
+    others = [
+        StandingPod(f"default/Pod/{at}", 0, "n2", replace(asking(M, M), priority=HIGH)) for at in (2, 3)
+    ]
+    nodes = tuple(Node(name, cpu=XL, memory=XL) for name in ("n1", "n2"))
+    comer = Workload("Pod", "default", "p", 1, replace(asking(XL, XL), priority=VERY_HIGH))
+    outcome = predict(Cluster("k", nodes, budgets=(budget,)), [*pods, *others], [comer]).outcomes[0]
+    assert outcome.node == "n2"
