@@ -168,7 +168,7 @@ def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | N
     everything = [*direct, *by_placements, *seen]
     objects = [*direct, *(by_placements if selected else []), *seen]
     nodes = cluster.nodes if observed is None else observed.cluster.nodes
-    offer = read_offer(everything)
+    offer = read_offer(everything, is_whole=observed is None or observed.is_whole)
     model = PodCluster(
         cluster.name,
         nodes,
@@ -176,6 +176,7 @@ def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | N
         budgets=read_budgets(objects),
         volumes=offer.volumes,
         claims=offer.claims,
+        wrong=offer.wrong,
         namespaces=_namespaces(everything),
         promised=observed.promised if observed is not None else (),
         version=cluster.version if observed is None else observed.cluster.version,
