@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Holds, Shape
+from nexusform.documents.shapes import Holds
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Shape
 from nexusform.domains.hub.api.hub_kinds import READ, WORK
 from tests.crowded_server import Server
 from tests.domains.hub.hub_watches import Happened, watched

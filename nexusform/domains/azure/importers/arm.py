@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import text_at, value_at
 from nexusform.documents.times import parse_time
 from nexusform.plain_data import Path
 
@@ -185,9 +186,8 @@ def resources(
 
 def _refusal_in(document: Any) -> str:
     """What the REST API answers where it refuses a request, "" for anything else."""
-    refusal = document.get("error") if isinstance(document, Mapping) else None
-    words = [refusal.get(key) for key in ("code", "message")] if isinstance(refusal, Mapping) else []
-    return ": ".join(word.rstrip(".") for word in words if isinstance(word, str) and _is_text(word))
+    words = [value_at(document, "error", key) for key in ("code", "message")]
+    return ": ".join(word.rstrip(".") for word in words if _is_text(word))
 
 
 def is_list(document: Any) -> bool:
@@ -266,12 +266,8 @@ def newest_change(items: Iterable[Item]) -> datetime | None:
     """The newest createdAt or lastModifiedAt among resources."""
     newest: datetime | None = None
     for item in items:
-        system: Any = item.value("systemData")
-        if not isinstance(system, dict):
-            continue
         for key in ("createdAt", "lastModifiedAt"):
-            text = system.get(key)
-            moment = parse_time(text) if isinstance(text, str) else None
+            moment = parse_time(text_at(item.value("systemData"), key))
             if moment is not None and (newest is None or moment > newest):
                 newest = moment
     return newest

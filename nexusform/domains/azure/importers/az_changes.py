@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.documents.shapes import mapping_at, mappings_at, text_at, value_at
 from nexusform.domains.azure.importers.arm import SHAPE, Item, id_key, kind_of, name_of
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzPool
@@ -265,14 +266,14 @@ class _Laying:
             return False
         if stands:
             return True
-        missing = [path for path in _NEEDED[change.kind] if _at(_properties(change.body), path) is None]
+        missing = [path for path in _NEEDED[change.kind] if value_at(properties, *path) is None]
         for path in missing:
             self._say(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
         return not missing
 
     def _are_skus_known(self, change: AzChange) -> bool:
         """Whether the catalogue or the site has the VM SKUs that are named; what nobody knows is said."""
-        properties = _properties(change.body)
+        properties = mapping_at(change.body, "properties")
         unknown = [sku for sku in dict.fromkeys(_skus_of(properties)) if sku not in self.skus]
         for sku in unknown:
             near = did_you_mean(sku, self.skus)
@@ -316,18 +317,16 @@ class _Laying:
     def _changed(self, change: AzChange, key: str) -> Item:
         """A body that stands with what is asked for over it; what is not said stays."""
         item = self.bodies[change.kind][key]
-        asked = dict(_properties(change.body))
+        asked = dict(mapping_at(change.body, "properties"))
         initial = asked.pop(INITIAL_POOLS, None)
         if isinstance(initial, list):
             self._compare_initial(change, key, initial)
         return item.over(change.file, (change.place,), asked)
 
-    def _compare_initial(self, change: AzChange, key: str, initial: Iterable[Any]) -> None:
+    def _compare_initial(self, change: AzChange, key: str, initial: list[Any]) -> None:
         """Azure reads these only when it makes a cluster: of what stands they change nothing."""
         self._list_pools(key)
-        for entry in initial:
-            if not isinstance(entry, Mapping):
-                continue
+        for entry in mappings_at(initial):
             item = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             stands = item.whole("count") if item is not None else None
             if stands != entry.get("count"):
@@ -401,10 +400,9 @@ class _Laying:
 
 def _skus_of(body: Mapping[str, Any]) -> Iterator[str]:
     """The VM SKUs that the body of a cluster or a pool names."""
-    lists = [body.get(name) for name in (INITIAL_POOLS, "nodes")]
-    listed_parts = chain.from_iterable(part for part in lists if isinstance(part, list))
+    listed_parts = chain.from_iterable(mappings_at(body, name) for name in (INITIAL_POOLS, "nodes"))
     for part in (body, body.get("controlPlaneNodeConfiguration"), *listed_parts):
-        sku = part.get("vmSkuName") if isinstance(part, Mapping) else None
+        sku = value_at(part, "vmSkuName")
         if isinstance(sku, str):
             yield sku
 
@@ -417,30 +415,17 @@ def _skus_in_use(bodies: Mapping[str, Mapping[str, Item]]) -> Iterator[str]:
             yield from _skus_of({name: item.value(name) for name in names})
 
 
-def _properties(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = body.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value
-
-
 def _meet(path: Path, deciding: Path) -> bool:
     """Whether one leads to the other, or into it."""
     return all(mine in {"*", other} or other == "*" for mine, other in zip(deciding, path, strict=False))
 
 
 def _is_of_pool(node: Any, key: str) -> bool:
-    return isinstance(node, Mapping) and id_key(str(node.get("agentPoolId") or "")) == key
+    return id_key(str(value_at(node, "agentPoolId") or "")) == key
 
 
 def _location_of(body: Mapping[str, Any]) -> str:
-    location = body.get("extendedLocation")
-    name = location.get("name") if isinstance(location, Mapping) else None
-    return id_key(name) if isinstance(name, str) else ""
+    return id_key(text_at(body, "extendedLocation", "name"))
 
 
 def _location_of_item(item: Item) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import mapping_at, text_at
 from nexusform.domains.azure.importers.arm import INCOMPLETE, Item, id_key, is_list, name_of, resources
 from nexusform.domains.azure.importers.az_model import EXPORTED_AT
 from nexusform.words import counted, first_of, form
@@ -239,21 +240,17 @@ def _say_strange(strange: Mapping[str, Item]) -> None:
 
 def _kubernetes_kind(item: Item) -> str:
     """The kind of an object of Kubernetes, "" for anything else."""
-    has_version = isinstance(item.value("apiVersion"), str)
-    kind = item.value("kind")
-    return kind if has_version and isinstance(kind, str) else ""
+    return text_at(item.value("kind")) if isinstance(item.value("apiVersion"), str) else ""
 
 
 def kind_of(item: Item) -> str | None:
     """The kind that a resource's type or id says; None where neither says one."""
     if item.value("kind") == "Node" and isinstance(item.value("metadata"), Mapping):
         return NODES
-    named = item.value("type")
-    type_name = named.lower() if isinstance(named, str) else ""
+    type_name = text_at(item.value("type")).lower()
     if type_name.startswith(_PROVIDER):
         return KIND_OF_TYPE.get(type_name.removeprefix(_PROVIDER))
-    arm_id = item.value("id")
-    match = _TYPE_IN_ID.search(arm_id.strip().lower()) if isinstance(arm_id, str) else None
+    match = _TYPE_IN_ID.search(text_at(item.value("id")).strip().lower())
     if match is None:
         return None
     parent, child = match.groups()
@@ -262,8 +259,7 @@ def kind_of(item: Item) -> str | None:
 
 def _is_named(item: Item) -> bool:
     """Whether a resource says a type (one that is not read)."""
-    named = item.value("type")
-    return isinstance(named, str) and "/" in named
+    return "/" in text_at(item.value("type"))
 
 
 # --- ARM templates -----------------------------------------------------------------------------
@@ -275,12 +271,11 @@ def _resolved(document: Any) -> Any:
     """An ARM template with the defaults of its parameters, and its variables, where they are named."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
         return document
-    parameters, variables = document.get("parameters"), document.get("variables")
     values: dict[tuple[str, str], Any] = {}
-    for name, declared in parameters.items() if isinstance(parameters, Mapping) else ():
-        if isinstance(declared, Mapping) and "defaultValue" in declared:
+    for name, declared in mapping_at(document, "parameters").items():
+        if "defaultValue" in mapping_at(declared):
             values["parameters", name] = declared["defaultValue"]
-    for name, value in variables.items() if isinstance(variables, Mapping) else ():
+    for name, value in mapping_at(document, "variables").items():
         values["variables", name] = value
     return {"resources": _with_values(document["resources"], values)}
 

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import mapping_at, mappings_at, text_at, texts_at, value_at
 from nexusform.domains.azure.importers.arm import SHAPE, id_key, kind_of
 from nexusform.domains.azure.importers.az_changes import (
     CLUSTERS,
@@ -106,8 +107,7 @@ class _Entry(Struct, frozen=True):
     @property
     def values(self) -> Mapping[str, Any]:
         """What it will be; of what goes, what it was."""
-        after, before = self.change.get("after"), self.change.get("before")
-        return after if isinstance(after, Mapping) else before if isinstance(before, Mapping) else {}
+        return mapping_at(self.change, "after") or mapping_at(self.change, "before")
 
 
 class _Reading:
@@ -177,8 +177,7 @@ class _Reading:
         place = f"resource_changes[{number}]"
         wrong = _malformed(one)
         if wrong:
-            address = one.get("address") if isinstance(one, Mapping) else None
-            self._say(address if isinstance(address, str) and address else place, SHAPE, wrong)
+            self._say(text_at(one, "address") or place, SHAPE, wrong)
             return None
         return _entry_of(one) if one["type"] in _TYPES else None
 
@@ -187,10 +186,8 @@ class _Reading:
         action = entry.action
         if entry.block[1].startswith(_UPDATE):
             action = _UPDATES.get(action, action)
-        name = entry.values.get("name")
         arm_id = _known_id(entry)
-        if not isinstance(name, str) or not name:
-            name = arm_id.rpartition("/")[2]
+        name = text_at(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._say(entry.address, "not-known-in-the-plan", "its name is known only after apply.")
             return None
@@ -218,8 +215,7 @@ class _Reading:
 
     def _body(self, entry: _Entry) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
         """The body, and why what is unknown in it is so, by path."""
-        body, after_unknown = entry.values.get("body"), entry.change.get("after_unknown")
-        unknown = after_unknown.get("body") if isinstance(after_unknown, Mapping) else None
+        body, unknown = entry.values.get("body"), value_at(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
                 body = json.loads(body)
@@ -293,9 +289,8 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _deferred_addresses(deferred: Any) -> list[str]:
     """The resources of Azure that are deferred: those that change, then those whose change cannot be read."""
-    listed = deferred if isinstance(deferred, list) else []
-    changes = [one.get("resource_change") for one in listed if isinstance(one, Mapping)]
-    of_azure = [one for one in changes if isinstance(one, Mapping) and one.get("type") in _TYPES]
+    changes = [mapping_at(one, "resource_change") for one in mappings_at(deferred)]
+    of_azure = [one for one in changes if one.get("type") in _TYPES]
     entries = [_entry_of(one) for one in of_azure if not _malformed(one)]
     addresses = [one.address for one in entries if one is not None and one.action is not AzAction.KEEP]
     return addresses + [str(one.get("address")) for one in of_azure if _malformed(one)]
@@ -374,15 +369,12 @@ def _entry_of(one: Mapping[str, Any]) -> _Entry | None:
 
 def _known_id(entry: _Entry) -> str:
     """The ARM id where the plan knows it. What is made may come beside another one that stood there."""
-    before, values = entry.change.get("before"), entry.values
-    for known in (
-        before.get("id") if isinstance(before, Mapping) and entry.action is not AzAction.MAKE else None,
-        values.get("resource_id"),
-    ):
-        if isinstance(known, str) and known:
-            return known
-    parent, name = values.get("parent_id"), values.get("name")
-    if not isinstance(parent, str) or not isinstance(name, str) or not parent.strip("/"):
+    before = "" if entry.action is AzAction.MAKE else text_at(entry.change, "before", "id")
+    known = before or text_at(entry.values, "resource_id")
+    if known:
+        return known
+    parent, name = text_at(entry.values, "parent_id"), text_at(entry.values, "name")
+    if not name or not parent.strip("/"):
         return ""
     if entry.kind == POOLS:
         return f"{id_key(parent)}/agentPools/{name}"
@@ -415,7 +407,7 @@ class _References:
 
     def __init__(self, configuration: Any) -> None:
         self.malformed: list[tuple[str, str]] = []
-        root = configuration.get("root_module") if isinstance(configuration, Mapping) else None
+        root = value_at(configuration, "root_module")
         self._modules: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._walk((), self._part("root_module", root, Mapping, {}))
@@ -455,8 +447,7 @@ class _References:
     def blocks(self, block: Block, argument: str) -> set[Block]:
         """The blocks that an argument of a block refers to."""
         resource = self._blocks.get(block, {})
-        expressions = resource.get("expressions")
-        expression = expressions.get(argument) if isinstance(expressions, Mapping) else None
+        expression = value_at(resource, "expressions", argument)
         names = [*_references_in(expression), *_references_in(resource.get("for_each_expression"))]
         return self._resolved(block[0], names)
 
@@ -474,10 +465,10 @@ class _References:
         resource = self._blocks.get(block, {})
         parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]
         names = [name for part in parts for name in _references_in(part)]
-        blocks = self._resolved(path, [*names, *_texts(resource.get("depends_on"))])
+        blocks = self._resolved(path, [*names, *texts_at(resource, "depends_on")])
         for depth in range(len(path), 0, -1):
             call = self._calls.get(path[:depth], {})
-            blocks |= self._resolved(path[: depth - 1], _texts(call.get("depends_on")))
+            blocks |= self._resolved(path[: depth - 1], texts_at(call, "depends_on"))
         return blocks
 
     def _resolved(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
@@ -493,8 +484,7 @@ class _References:
             within, name = here
             steps = _INDEX.sub("", name).split(".")
             if steps[0] == "var" and within and len(steps) > 1:
-                passed = self._calls.get(within, {}).get("expressions")
-                expression = passed.get(steps[1]) if isinstance(passed, Mapping) else None
+                expression = value_at(self._calls.get(within), "expressions", steps[1])
                 stack += [(within[:-1], one) for one in _references_in(expression)]
             elif steps[0] == "module" and len(steps) > 1:
                 stack += self._of_call((*within, steps[1]), steps[2] if len(steps) > 2 else "")
@@ -509,7 +499,7 @@ class _References:
         declared = module["outputs"].get(output) if module is not None else None
         if isinstance(declared, Mapping):
             names = _references_in(declared.get("expression"))
-            return [(path, name) for name in [*names, *_texts(declared.get("depends_on"))]]
+            return [(path, name) for name in [*names, *texts_at(declared, "depends_on")]]
         return [(within, name) for within, name in self._blocks if within[: len(path)] == path]
 
 
@@ -518,13 +508,9 @@ def _references_in(part: Any) -> Iterator[str]:
     if isinstance(part, Mapping):
         for name, inner in part.items():
             if name == "references":
-                yield from _texts(inner)
+                yield from texts_at(inner)
             else:
                 yield from _references_in(inner)
     elif isinstance(part, list):
         for inner in part:
             yield from _references_in(inner)
-
-
-def _texts(part: Any) -> list[str]:
-    return [text for text in part if isinstance(text, str)] if isinstance(part, list) else []

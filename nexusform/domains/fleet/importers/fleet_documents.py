@@ -16,16 +16,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
+from nexusform.documents.shapes import Holds
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import ELISION, Node, Notes, YamlDocument, read_yaml
-from nexusform.domains.fleet.importers.fleet_shapes import (
-    METADATA,
-    ApiKind,
-    Holds,
-    Objection,
-    Shape,
-    block_name,
-)
+from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, Objection, Shape, block_name
 from nexusform.domains.pods.importers.kubernetes_checks import metadata_problems
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.plain_data import Path
@@ -389,16 +383,13 @@ class _ObjectReader:
     def _scalar(self, part: _Part, shape: Shape) -> Any:
         """A flag, a number or a text by its shape."""
         data = part.node.data
-        if shape.holds is Holds.FLAG:
-            if not isinstance(data, bool):
-                self._refuse(part, f"{part.name} must be true or false.")
-                return None
-            return data
-        whole = isinstance(data, int) and not isinstance(data, bool)
-        if shape.holds is Holds.WHOLE and not whole:
-            self._refuse(part, f"{part.name} must be a whole number{_without_quotes(data)}.")
+        if shape.holds in (Holds.FLAG, Holds.WHOLE) and not shape.holds.fits(data):
+            bare = _without_quotes(data) if shape.holds is Holds.WHOLE else ""
+            self._refuse(part, f"{part.name} must be {shape.holds.value}{bare}.")
             return None
-        if whole and shape.holds in (Holds.WHOLE, Holds.AMOUNT):
+        if shape.holds is Holds.FLAG:
+            return data
+        if shape.holds in (Holds.WHOLE, Holds.AMOUNT) and Holds.WHOLE.fits(data):
             if shape.most is None and data > LARGEST_INT32:
                 self._refuse(part, f"{part.name} must be at most {LARGEST_INT32}, not {data}.")
                 return None

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean
+from nexusform.documents.shapes import list_at, mapping_at, mappings_at, text_at, value_at
 from nexusform.documents.yaml_text import problem_at
 from nexusform.domains.pods.importers.kubernetes_manifests import (
     INVALID,
@@ -157,9 +158,8 @@ def _placement(manifest: Manifest, made: Mapping[str, list[Manifest]]) -> ShownP
 
 def _refusals(policy: Manifest) -> Iterator[tuple[str, str]]:
     """The clusters that a policy snapshot tells of as not picked, and why."""
-    listed = (_mapping(policy.body, "status") or {}).get("targetClusters")
-    for each in listed if isinstance(listed, list) else ():
-        if isinstance(each, Mapping) and each.get("selected") is False:
+    for each in mappings_at(policy.body, "status", "targetClusters"):
+        if each.get("selected") is False:
             yield str(each.get("clusterName") or ""), str(each.get("reason") or "")
 
 
@@ -182,11 +182,11 @@ def _binding(manifest: Manifest, owner: str) -> ShownBinding | None:
     """A binding that says for which cluster it is and in which state; None otherwise. `owner` is the name of
     its placement.
     """
-    spec = _mapping(manifest.body, "spec") or {}
+    spec = mapping_at(manifest.body, "spec")
     cluster, state = spec.get("targetCluster"), spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:
         return None
-    score = _mapping(spec, "clusterDecision", "clusterScore") or {}
+    score = mapping_at(spec, "clusterDecision", "clusterScore")
     standing, message = _standing(manifest)
     previous = _annotations(manifest).get(_PREVIOUS)
     return ShownBinding(
@@ -208,8 +208,7 @@ def _binding(manifest: Manifest, owner: str) -> ShownBinding | None:
 def override_names(spec: Mapping[str, Any]) -> Iterator[str]:
     """The override snapshots of a binding, or of a cluster in a run: `<name>`, or `<namespace>/<name>`."""
     for key in _OVERRIDE_LISTS:
-        listed = spec.get(key)
-        for each in listed if isinstance(listed, list) else ():
+        for each in list_at(spec, key):
             if isinstance(each, Mapping):
                 yield f"{each.get('namespace')}/{each.get('name')}"
             else:
@@ -220,7 +219,7 @@ def _standing(binding: Manifest) -> tuple[str, str]:
     """How far the cluster of a binding is, and what is said where it failed. Conditions of an earlier
     generation say nothing of this one.
     """
-    generation = (_mapping(binding.body, "metadata") or {}).get("generation")
+    generation = value_at(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
     for condition in conditions_of(binding.body):
         if condition.get("observedGeneration", generation) == generation:
@@ -239,13 +238,12 @@ def _standing(binding: Manifest) -> tuple[str, str]:
 
 def conditions_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The conditions in an object's status."""
-    listed = (_mapping(body, "status") or {}).get("conditions")
-    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    return mappings_at(body, "status", "conditions")
 
 
 def is_going(body: Mapping[str, Any]) -> bool:
     """Whether an object is being deleted."""
-    return bool((_mapping(body, "metadata") or {}).get("deletionTimestamp"))
+    return bool(value_at(body, "metadata", "deletionTimestamp"))
 
 
 def binding_problems(manifests: Iterable[Manifest]) -> Iterator[Problem]:
@@ -253,14 +251,14 @@ def binding_problems(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     for binding in manifests:
         if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
             continue
-        spec = _mapping(binding.body, "spec") or {}
-        state, cluster = spec.get("state"), spec.get("targetCluster")
+        spec = mapping_at(binding.body, "spec")
+        state, cluster = spec.get("state"), text_at(spec, "targetCluster")
         if state not in _STATES:
             said = f'spec.state is "{state}"' if state else "spec.state is missing"
             near = did_you_mean(str(state), _STATES)
             text = f"{binding.title}: {said}; it must be one of {', '.join(_STATES)}.{near}"
             yield problem_at(binding.file, binding.find("spec", "state"), INVALID, text)
-        if not isinstance(cluster, str) or not cluster:
+        if not cluster:
             text = f"{binding.title}: spec.targetCluster is missing, which says whom it binds."
             yield problem_at(binding.file, binding.find("spec", "targetCluster"), INVALID, text)
 
@@ -274,9 +272,9 @@ def missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
         if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
             continue
         for key, of_kinds in kinds.items():
-            name = (_mapping(binding.body, "spec") or {}).get(key)
+            name = text_at(binding.body, "spec", key)
             kind = of_kinds[BINDINGS.index(binding.kind)]
-            if isinstance(name, str) and name and (kind, binding.namespace, name) not in captured:
+            if name and (kind, binding.namespace, name) not in captured:
                 goers.setdefault((key, binding.namespace, name), []).append(binding)
     kinds_there = {kind for kind, _, _ in captured}
     told: set[str] = set()
@@ -302,7 +300,7 @@ def missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     for binding in manifests:
         if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
             continue
-        for name in override_names(_mapping(binding.body, "spec") or {}):
+        for name in override_names(mapping_at(binding.body, "spec")):
             kind = _OVERRIDE_KINDS["/" in name]
             if kind in told or (kind, name) in captured:
                 continue
@@ -317,9 +315,8 @@ def missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
 
 def _selected(snapshot: Manifest) -> Iterator[Manifest]:
     """The objects that a resource snapshot holds."""
-    listed = (_mapping(snapshot.body, "spec") or {}).get("selectedResources")
-    for body in listed if isinstance(listed, list) else ():
-        manifest = manifest_of(body) if isinstance(body, Mapping) else None
+    for body in mappings_at(snapshot.body, "spec", "selectedResources"):
+        manifest = manifest_of(body)
         if manifest is not None:
             yield manifest
 
@@ -363,14 +360,13 @@ def whole(value: Any) -> int | None:
 
 
 def _annotations(manifest: Manifest) -> Mapping[str, str]:
-    annotations = _mapping(manifest.body, "metadata", "annotations") or {}
+    annotations = mapping_at(manifest.body, "metadata", "annotations")
     return {name: str(value) for name, value in annotations.items()}
 
 
 def _mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else None
+    found = value_at(value, *path)
+    return found if isinstance(found, Mapping) else None
 
 
 # --- who manages what ----------------------------------------------------------------------------

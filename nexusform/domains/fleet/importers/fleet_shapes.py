@@ -9,26 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.documents.shapes import Holds
 from nexusform.scheduling.quantity import LARGEST_INT64
-
-
-class Holds(Enum):
-    """What stands in a field. AMOUNT is a whole number or a text, ANY whatever there is."""
-
-    OBJECT = "a mapping"
-    LIST = "a list"
-    TEXTS = "a mapping of texts"
-    TEXT = "a text"
-    WHOLE = "a whole number"
-    FLAG = "true or false"
-    AMOUNT = "a whole number or a text"
-    ANY = "anything"
 
 
 class Objection(Struct, frozen=True):

@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Severity
+from nexusform.documents.shapes import mapping_at, mappings_at
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.domains.pods.importers.kubernetes_pod_spec import read_selector
 from nexusform.domains.pods.scheduling.workloads import Budget, Quota, QuotaScope
@@ -314,7 +315,7 @@ def _networks_named(annotations: Fields, namespace: str) -> list[tuple[str, str]
     except ValueError:
         annotations.say(NETWORKS, "is neither a list of names nor JSON.")
         return []
-    networks = [item for item in items if isinstance(item, dict) and item.get("name")]
+    networks = [item for item in mappings_at(items) if item.get("name")]
     return [(str(item.get("namespace") or namespace), str(item["name"])) for item in networks]
 
 
@@ -327,10 +328,7 @@ def _asked(containers: Iterable[Any], name: str) -> int:
     """How many of a resource the containers ask for themselves."""
     asked = 0
     for container in containers:
-        resources = container.get("resources") if isinstance(container, dict) else None
-        if not isinstance(resources, dict):
-            continue
-        amounts = [resources[of] for of in ("requests", "limits") if isinstance(resources.get(of), dict)]
+        amounts = [mapping_at(container, "resources", of) for of in ("requests", "limits")]
         written = next((amount[name] for amount in amounts if name in amount), "0")
         quantity = parse_quantity(str(written))
         asked += 0 if isinstance(quantity, Malformed) else quantity.whole()

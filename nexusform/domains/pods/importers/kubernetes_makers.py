@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import list_at, mappings_at
 from nexusform.documents.yaml_text import problem_at
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_fleet_group
 from nexusform.words import form
@@ -107,13 +108,8 @@ def _what(manifest: Manifest) -> str:
 
 
 def _sees_pods(body: Mapping[str, Any]) -> bool:
-    rules = [rule for hook in _mappings(body.get("webhooks")) for rule in _mappings(hook.get("rules"))]
-    resources = [rule.get("resources") for rule in rules]
-    return any(isinstance(names, list) and {"*", "*/*", "pods"} & set(map(str, names)) for names in resources)
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    rules = [rule for hook in mappings_at(body, "webhooks") for rule in mappings_at(hook, "rules")]
+    return any({"*", "*/*", "pods"} & set(map(str, list_at(rule, "resources"))) for rule in rules)
 
 
 def _warning(objects: list[Manifest], what: str) -> Problem:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import Holds, mapping_at
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import YamlDocument, problem_at, read_yaml
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
@@ -117,7 +118,7 @@ def is_envelope(manifest: Manifest) -> bool:
 
 def envelope_problems(envelope: Manifest) -> Iterator[Problem]:
     """What the API refuses of an envelope."""
-    data = _mapping(envelope.body.get("data"))
+    data = mapping_at(envelope.body, "data")
     count = len(data)
     text = ""
     if envelope.version != "v1beta1":
@@ -153,7 +154,7 @@ def unwrapped(manifests: Iterable[Manifest]) -> ManifestReading:
 
 def is_configmap_envelope(manifest: Manifest) -> bool:
     """Whether a ConfigMap is the older form of envelope."""
-    annotations = _mapping(_mapping(manifest.body.get("metadata")).get("annotations"))
+    annotations = mapping_at(mapping_at(manifest.body, "metadata").get("annotations"))
     return (manifest.group, manifest.kind) == ("", "ConfigMap") and ENVELOPE_ANNOTATION in annotations
 
 
@@ -221,10 +222,6 @@ def _made_by_clusters(manifest: Manifest, services: Collection[tuple[str, str]])
         ):
             return f"a managed EndpointSlice is never selected: {own}"
     return None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 class _ManifestReader:
@@ -335,7 +332,7 @@ def _namespace(group: str, kind: str, written: str | None) -> str:
 
 def _from_envelope(envelope: Manifest) -> ManifestReading:
     reader = _ManifestReader(envelope.file, [])
-    for key, item in _mapping(envelope.body.get("data")).items():
+    for key, item in mapping_at(envelope.body, "data").items():
         reader.read(YamlDocument(item, envelope.find("data", key)))
     return ManifestReading(tuple(reader.manifests), tuple(reader.findings))
 
@@ -345,7 +342,7 @@ def _from_configmap(envelope: Manifest) -> ManifestReading:
     detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
     findings = [problem_at(envelope.file, envelope.place, DEPRECATED, detail, Severity.WARNING)]
     objects: list[Manifest] = []
-    for key, text in _mapping(envelope.body.get("data")).items():
+    for key, text in mapping_at(envelope.body, "data").items():
         if isinstance(text, str):
             inner = read_manifests(f"{envelope.file}:{key}", text)
             objects += inner.manifests
@@ -391,11 +388,16 @@ class Fields:
 
     def at(self, key: str) -> Fields:
         """The mapping under a key."""
-        value = self.data.get(key)
-        if value is not None and not isinstance(value, dict):
-            self.say(key, "must be a mapping.")
-            value = None
+        value = self._held(key, Holds.OBJECT)
         return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
+
+    def _held(self, key: str, holds: Holds) -> Any:
+        """What stands under a key; None, and a finding, where it is of another shape."""
+        value = self.data.get(key)
+        if value is None or holds.fits(value):
+            return value
+        self.say(key, f"must be {holds.value}.")
+        return None
 
     def each(self, key: str) -> Iterator[Fields]:
         """The mappings of a list under a key. A single mapping in its place is read as one item."""
@@ -412,13 +414,8 @@ class Fields:
 
     def list(self, key: str) -> list[Any]:
         """The items of a list under a key."""
-        value = self.data.get(key)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            self.say(key, "must be a list.")
-            return []
-        return value
+        items: list[Any] | None = self._held(key, Holds.LIST)
+        return items or []
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts; other scalars are read as the text that was meant."""
@@ -443,10 +440,10 @@ class Fields:
 
     def whole(self, key: str, default: int, least: int = 0) -> int:
         """A whole number that is not below `least`, and an int32 as all that are read so."""
-        value = self.data.get(key)
+        value: int | None = self.data.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if not Holds.WHOLE.fits(value) or value < least:
             self.say(key, f"must be a whole number, {least} or more.")
             return default
         if value > LARGEST_INT32:
@@ -456,10 +453,7 @@ class Fields:
 
     def flag(self, key: str) -> bool:
         """A boolean; absent is false."""
-        value = self.data.get(key)
-        if value is not None and not isinstance(value, bool):
-            self.say(key, "must be true or false.")
-        return value is True
+        return self._held(key, Holds.FLAG) is True
 
     def one_of(self, key: str, choices: tuple[str, ...], default: str) -> str:
         """One of some words."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Problem
+from nexusform.documents.shapes import mapping_at, mappings_at, value_at
 from nexusform.documents.yaml_text import INVALID, problem_at, read_yaml
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
@@ -180,10 +181,9 @@ def missing_kinds(objects: Iterable[_Object]) -> tuple[str, ...]:
 def _objects(name: str, content: bytes, findings: list[Problem]) -> Iterator[dict[str, Any]]:
     """The objects of what `kubectl get` printed; one finding when it printed something else."""
     for document in _documents(name, content, findings):
-        items = document.get("items") if isinstance(document, dict) else None
+        items = value_at(document, "items")
         for body in items if isinstance(items, list) else [document]:
-            metadata = body.get("metadata") if isinstance(body, dict) else None
-            if isinstance(metadata, dict) and metadata.get("name"):
+            if value_at(body, "metadata", "name"):
                 yield body
                 continue
             detail = f"this is not what `{COMMAND}` prints: an object has a kind and metadata with a name."
@@ -204,33 +204,25 @@ def _documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
         return []
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _kept(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: values[name] for name in names if values.get(name) is not None}
 
 
 def _node_as_needed(body: _Object) -> _Object:
-    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    metadata, spec, status = (mapping_at(body, part) for part in ("metadata", "spec", "status"))
     return {
-        "labels": _mapping(metadata.get("labels")),
+        "labels": mapping_at(metadata, "labels"),
         **_kept(spec, ("providerID", "taints", "unschedulable")),
         **_kept(status, ("capacity", "allocatable")),
         "images": _image_sizes(status.get("images")),
-        "version": str(_mapping(status.get("nodeInfo")).get("kubeletVersion") or ""),
+        "version": str(value_at(status, "nodeInfo", "kubeletVersion") or ""),
     }
 
 
 def _image_sizes(images: Any) -> dict[str, int]:
     """The images of a node by all their names, in bytes."""
     sizes: dict[str, int] = {}
-    for image in _mappings(images):
+    for image in mappings_at(images):
         size = image.get("sizeBytes")
         for name in image.get("names") or ():
             sizes[str(name)] = size if isinstance(size, int) else 0
@@ -239,40 +231,40 @@ def _image_sizes(images: Any) -> dict[str, int]:
 
 def _object_as_needed(body: _Object) -> _Object:
     """An object with what decides about pods."""
-    kind, whole = body["kind"], _mapping(body.get("metadata"))
+    kind, whole = body["kind"], mapping_at(body, "metadata")
     metadata = _kept(whole, ("name", "namespace", "labels", *_OF_METADATA.get(kind, ())))
     if kind == "PersistentVolumeClaim":
-        annotations = _kept(_mapping(whole.get("annotations")), _OF_CLAIMS)
+        annotations = _kept(mapping_at(whole, "annotations"), _OF_CLAIMS)
         metadata |= {"annotations": annotations} if annotations else {}
-    status = _kept(_mapping(body.get("status")), _OF_STATUS.get(kind, ()))
+    status = _kept(mapping_at(body, "status"), _OF_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
     kept = {**identity, "metadata": metadata, **_kept(body, _KEPT_OF[kind])}
     return {**kept, "status": status} if status else kept
 
 
 def _containers_as_needed(containers: Any) -> list[_Object]:
-    return [_kept(container, _CONTAINER) for container in _mappings(containers)]
+    return [_kept(container, _CONTAINER) for container in mappings_at(containers)]
 
 
 def _is_resized(body: _Object) -> bool:
     """Whether some container holds another amount than it asks for."""
-    spec = _mapping(body.get("spec"))
+    spec = mapping_at(body, "spec")
     return any(as_allocated(body, name) != spec.get(name) for name in CONTAINERS)
 
 
 def _pod_as_needed(body: _Object) -> _Object:
     """What of a pod is kept: what says whose it is, whether it runs, and what it asks for."""
-    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
-    owners = [owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller")]
+    metadata, spec, status = (mapping_at(body, part) for part in ("metadata", "spec", "status"))
+    owners = [owner for owner in mappings_at(metadata, "ownerReferences") if owner.get("controller")]
     containers = {name: _containers_as_needed(as_allocated(body, name)) for name in CONTAINERS}
     if not spec.get("nodeName"):
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
     return {
-        "labels": _mapping(metadata.get("labels")),
+        "labels": mapping_at(metadata, "labels"),
         "owner": _kept(owners[0], ("kind", "name")) if owners else {},
         "terminating": metadata.get("deletionTimestamp") is not None,
         "phase": status.get("phase"),
-        "promised": not _mapping(body.get("spec")).get("nodeName"),
+        "promised": not value_at(body, "spec", "nodeName"),
         **({"resized": True} if _is_resized(body) else {}),
         **_kept(status, ("startTime",)),
         "spec": {**_kept(spec, _POD), **containers},
@@ -316,7 +308,7 @@ def _manifest(body: _Object) -> Manifest:
         kind=body["kind"],
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata["name"]),
-        labels={key: str(value) for key, value in _mapping(metadata.get("labels")).items()},
+        labels={key: str(value) for key, value in mapping_at(metadata, "labels").items()},
         body=body,
         line=1,
     )
@@ -328,10 +320,10 @@ def _holds_room(body: _Object) -> bool:
 
 def _node(name: str, body: _Object) -> ObservedNode:
     """A node as it was kept."""
-    capacity, allocatable = _mapping(body.get("capacity")), _mapping(body.get("allocatable"))
+    capacity, allocatable = mapping_at(body, "capacity"), mapping_at(body, "allocatable")
     taints = tuple(
         Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
-        for taint in _mappings(body.get("taints"))
+        for taint in mappings_at(body, "taints")
     )
     return ObservedNode(
         name=name,
@@ -365,7 +357,7 @@ def _pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
     spec = dict(body["spec"])
     node = str(spec.pop("nodeName"))
     if kind == "DaemonSet":
-        spec["affinity"] = _without_pinning(_mapping(spec.get("affinity")))
+        spec["affinity"] = _without_pinning(mapping_at(spec, "affinity"))
     labels = body["labels"]
     manifest = Manifest(
         group="",
@@ -423,10 +415,10 @@ def _controller(pod: str, body: _Object) -> tuple[str, str]:
     return kind, name
 
 
-def _without_pinning(affinity: dict[str, Any]) -> dict[str, Any]:
+def _without_pinning(affinity: Mapping[str, Any]) -> dict[str, Any]:
     """The node affinity that the DaemonSet was written with: its controller adds each pod's own node."""
-    of_nodes = dict(_mapping(affinity.get("nodeAffinity")))
-    terms = _mappings(_mapping(of_nodes.pop(_REQUIRED, None)).get("nodeSelectorTerms"))
+    of_nodes = dict(mapping_at(affinity, "nodeAffinity"))
+    terms = mappings_at(of_nodes.pop(_REQUIRED, None), "nodeSelectorTerms")
     written = [
         {"matchExpressions": term["matchExpressions"]} for term in terms if term.get("matchExpressions")
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nexusform.documents.shapes import mapping_at, mappings_at, value_at
 from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 CONTAINERS: Final = ("containers", "initContainers")
@@ -16,11 +17,11 @@ _STATUSES: Final = {"containers": "containerStatuses", "initContainers": "initCo
 
 def as_allocated(pod: Mapping[str, Any], of: str) -> Any:
     """The containers of a running pod (`of`: which of CONTAINERS) with the requests that they hold."""
-    spec, status = _mapping(pod.get("spec")), _mapping(pod.get("status"))
-    containers, statuses = spec.get(of), status.get(_STATUSES[of])
-    if not isinstance(containers, list) or not isinstance(statuses, list):
+    status = mapping_at(pod, "status")
+    containers, statuses = value_at(pod, "spec", of), mappings_at(status, _STATUSES[of])
+    if not isinstance(containers, list) or not statuses:
         return containers
-    held = {each.get("name"): _held(each) for each in statuses if isinstance(each, dict)}
+    held = {each.get("name"): _held(each) for each in statuses}
     infeasible = _is_infeasible(status)
     changed = []
     for container in containers:
@@ -31,22 +32,21 @@ def as_allocated(pod: Mapping[str, Any], of: str) -> Any:
 
 def _held(status: Mapping[str, Any]) -> dict[str, Any]:
     """What a container has been given: the larger of what it has and what is set aside for it."""
-    actual = _mapping(_mapping(status.get("resources")).get("requests"))
-    return _larger(actual, _mapping(status.get("allocatedResources")))
+    actual = mapping_at(status, "resources", "requests")
+    return _larger(actual, mapping_at(status, "allocatedResources"))
 
 
 def _is_infeasible(status: Mapping[str, Any]) -> bool:
     """Whether the node can never give what is asked for: then only what the pod has counts."""
-    conditions = status.get("conditions")
-    for condition in conditions if isinstance(conditions, list) else ():
-        if _mapping(condition).get("type") == "PodResizePending":
+    for condition in mappings_at(status, "conditions"):
+        if condition.get("type") == "PodResizePending":
             return bool(condition.get("reason") == "Infeasible")
     return False
 
 
 def _with_requests(container: Mapping[str, Any], held: Mapping[str, Any], *, instead: bool) -> dict[str, Any]:
-    resources = _mapping(container.get("resources"))
-    asked = _mapping(resources.get("requests"))
+    resources = mapping_at(container, "resources")
+    asked = mapping_at(resources, "requests")
     requests = dict(held) if instead else _larger(asked, held)
     return {**container, "resources": {**resources, "requests": requests}}
 
@@ -63,7 +63,3 @@ def _larger(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 def _nano(written: Any) -> int:
     quantity = parse_quantity(str(written))
     return 0 if isinstance(quantity, Malformed) else quantity.nano
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

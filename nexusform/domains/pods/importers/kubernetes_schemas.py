@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
+from nexusform.documents.shapes import Holds
 from nexusform.documents.yaml_text import ELISION, Node, YamlDocument, problem_at
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, metadata_problems
 from nexusform.domains.pods.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
@@ -89,26 +90,23 @@ class _Reader:
         data = node.data
         if data is None or holds == "a" or (data == ELISION and self._corrections.allowed):
             return
-        if holds[0] == "[":
-            yield from self._list(node, holds[1:], path)
-        elif holds[0] == "{":
-            yield from self._mapping(node, holds[1:], path)
-        elif holds in self._types:
+        is_object = holds in self._types
+        needed = Holds.OBJECT if is_object else _CONTAINERS.get(holds[0])
+        if needed is None:
+            yield from self._scalar(node, holds, path)
+        elif not needed.fits(data):
+            yield self._refuse(node, f"{path or 'the object'} must be {needed.value}.")
+        elif is_object:
             yield from self._object(node, holds, path)
         else:
-            yield from self._scalar(node, holds, path)
+            inside = self._list if needed is Holds.LIST else self._mapping
+            yield from inside(node, holds[1:], path)
 
     def _list(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
-        if not isinstance(node.data, list):
-            yield self._refuse(node, f"{path} must be a list.")
-            return
         for number, item in enumerate(node.items()):
             yield from self.value(item, holds, f"{path}[{number}]")
 
     def _mapping(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
-        if not isinstance(node.data, dict):
-            yield self._refuse(node, f"{path} must be a mapping.")
-            return
         for key, below in node.fields():
             yield from self.value(below, holds, f"{path}.{key}")
 
@@ -126,9 +124,6 @@ class _Reader:
 
     def _object(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
         """A mapping: its fields first, then what they must be together."""
-        if not isinstance(node.data, dict):
-            yield self._refuse(node, f"{path or 'the object'} must be a mapping.")
-            return
         before = self._misspelt
         yield from self._fields(node, holds, path)
         check = CHECKS.get(holds)
@@ -220,26 +215,18 @@ class _Reader:
         return replace(self._refuse(node, f"{detail} {_UNLESS}"), severity=Severity.WARNING)
 
 
-def _is_whole(data: Any) -> bool:
-    return isinstance(data, int) and not isinstance(data, bool)
-
-
-def _is_number(data: Any) -> bool:
-    return isinstance(data, int | float) and not isinstance(data, bool)
-
-
 def _is_quantity(data: Any) -> bool:
-    return _is_number(data) or (isinstance(data, str) and not isinstance(parse_quantity(data), Malformed))
+    if Holds.TEXT.fits(data):
+        return not isinstance(parse_quantity(data), Malformed)
+    return Holds.NUMBER.fits(data)
 
 
 # By the mark of the table: what is right, and what to say it must be.
+_CONTAINERS: Final = {"[": Holds.LIST, "{": Holds.OBJECT}
+_MARKS: Final = {"s": Holds.TEXT, "i": Holds.WHOLE, "n": Holds.NUMBER, "b": Holds.FLAG, "x": Holds.AMOUNT}
 _SCALARS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "s": (lambda data: isinstance(data, str), "a text"),
-    "i": (_is_whole, "a whole number"),
-    "n": (_is_number, "a number"),
-    "b": (lambda data: isinstance(data, bool), "true or false"),
+    **{mark: (holds.fits, holds.value) for mark, holds in _MARKS.items()},
     "q": (_is_quantity, "a quantity such as 500m or 2Gi"),
-    "x": (lambda data: _is_whole(data) or isinstance(data, str), "a whole number or a text"),
 }
 
 

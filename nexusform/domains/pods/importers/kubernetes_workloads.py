@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import mapping_at, value_at
 from nexusform.documents.yaml_text import problem_at
 from nexusform.domains.pods.importers.kubernetes_admission import (
     PodRules,
@@ -81,9 +82,8 @@ def _services(manifests: Iterable[Manifest]) -> dict[str, list[Mapping[str, str]
     selectors: dict[str, list[Mapping[str, str]]] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("", "Service"):
-            spec = manifest.body.get("spec")
-            selector = spec.get("selector") if isinstance(spec, dict) else None
-            if isinstance(selector, dict) and selector:
+            selector = mapping_at(manifest.body, "spec", "selector")
+            if selector:
                 selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
     return selectors
 
@@ -93,8 +93,7 @@ def _autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], Ma
     autoscalers: dict[tuple[str, str, str], Manifest] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
-            spec = manifest.body.get("spec")
-            target = spec.get("scaleTargetRef") if isinstance(spec, dict) else None
+            target = value_at(manifest.body, "spec", "scaleTargetRef")
             if isinstance(target, dict):
                 autoscalers[manifest.namespace, str(target.get("kind")), str(target.get("name"))] = manifest
     return autoscalers

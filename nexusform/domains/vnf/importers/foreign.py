@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from nexusform.documents.shapes import mapping_at
+
 _Says = Mapping[str, Any]
 
 
@@ -31,10 +33,8 @@ def _version(start: str) -> Callable[[_Says], bool]:
 
 def _has_node_of(start: str) -> Callable[[_Says], bool]:
     def check(says: _Says) -> bool:
-        topology = says.get("topology_template")
-        nodes = topology.get("node_templates") if isinstance(topology, dict) else None
-        bodies = nodes.values() if isinstance(nodes, dict) else ()
-        return any(isinstance(body, dict) and str(body.get("type", "")).startswith(start) for body in bodies)
+        bodies = mapping_at(says, "topology_template", "node_templates").values()
+        return any(str(mapping_at(body).get("type", "")).startswith(start) for body in bodies)
 
     return check
 

@@ -5,12 +5,14 @@ goes: VDUs, sizes, deployment flavours, levels, scaling, affinity and anti-affin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from math import ceil
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics import did_you_mean
+from nexusform.documents.shapes import mappings_at
 from nexusform.documents.yaml_text import Node, Notes
 from nexusform.domains.vnf.importers.tosca_topology import instance_count
 from nexusform.domains.vnf.importers.vnf_model import (
@@ -77,9 +79,8 @@ def descriptor_of(document: Node) -> Node | None:
 def flavours_of(says: Mapping[str, Any]) -> list[str]:
     """The deployment flavours that a document (plain data) describes; none where it is of another kind."""
     descriptors = [part for key, part in says.items() if _bare(str(key)) == _DESCRIPTOR]
-    flavours = [part.get(_FLAVOUR) for part in descriptors if isinstance(part, dict)]
-    listed = [each for of_one in flavours if isinstance(of_one, list) for each in of_one]
-    return [str(each["id"]) for each in listed if isinstance(each, dict) and each.get("id") is not None]
+    flavours = chain.from_iterable(mappings_at(part, _FLAVOUR) for part in descriptors)
+    return [str(each["id"]) for each in flavours if each.get("id") is not None]
 
 
 def read_sol006(descriptor: Node, flavour_id: str, notes: Notes) -> Vnf:

@@ -17,6 +17,7 @@ import yaml
 from msgspec import Struct
 
 from nexusform.diagnostics import Refused, did_you_mean, error
+from nexusform.documents.shapes import list_at, mapping_at, text_at, value_at
 from nexusform.domains.vnf.importers.foreign import foreign_kind
 from nexusform.domains.vnf.importers.sol006 import flavours_of
 from nexusform.language.surroundings import FileProblem, Files
@@ -222,8 +223,7 @@ def _resolved(written: str, at: str) -> str:
 
 def _imports(says: Mapping[str, Any]) -> Iterator[str]:
     """The files that a document imports."""
-    imports = says.get("imports")
-    for each in imports if isinstance(imports, list) else ():
+    for each in list_at(says, "imports"):
         body = each
         if isinstance(each, dict) and "file" not in each and len(each) == 1:
             body = next(iter(each.values()))
@@ -241,7 +241,7 @@ def _loaded(name: str, text: str) -> Mapping[str, Any]:
         raise _refused(f"{name}{line} in it is no YAML: {problem.problem}.") from None
     except (yaml.YAMLError, RecursionError, ValueError):
         raise _refused(f"{name} in it is no YAML.") from None
-    return document if isinstance(document, dict) else {}
+    return mapping_at(document)
 
 
 # --- flavours ----------------------------------------------------------------------------------
@@ -260,21 +260,14 @@ def _flavours(definitions: Sequence[_Definitions]) -> dict[str, _Definitions]:
 
 
 def _flavour(document: _Definitions) -> str:
-    flavour = _part(document.says, "topology_template", "substitution_mappings", "properties", "flavour_id")
-    return flavour if isinstance(flavour, str) else ""
+    return text_at(document.says, "topology_template", "substitution_mappings", "properties", "flavour_id")
 
 
 def _kinds(document: _Definitions) -> Iterator[str]:
-    nodes = _part(document.says, "topology_template", "node_templates")
-    for body in nodes.values() if isinstance(nodes, dict) else ():
-        if isinstance(body, dict) and isinstance(body.get("type"), str):
-            yield body["type"]
-
-
-def _part(data: Any, *path: str) -> Any:
-    for step in path:
-        data = data.get(step) if isinstance(data, dict) else None
-    return data
+    for body in mapping_at(document.says, "topology_template", "node_templates").values():
+        kind = value_at(body, "type")
+        if isinstance(kind, str):
+            yield kind
 
 
 def _chosen(flavour_id: str, flavours: Sequence[str]) -> str:
@@ -305,9 +298,8 @@ def _vnfd(document: _Definitions | None, definitions: Sequence[_Definitions]) ->
 def _declared_types(document: _Definitions) -> Iterator[str]:
     """The names of the types that a document declares, but for VNFs themselves."""
     for section in _TYPES:
-        types = _part(document.says, section)
-        if isinstance(types, dict):
-            yield from (name for name, body in types.items() if _part(body, "derived_from") != _VNF_TYPE)
+        types = mapping_at(document.says, section)
+        yield from (name for name, body in types.items() if value_at(body, "derived_from") != _VNF_TYPE)
 
 
 # --- HOT files ---------------------------------------------------------------------------------
