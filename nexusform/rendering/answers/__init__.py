@@ -12,8 +12,7 @@ DOOR = {
     ),
     "graph_text": "dot_graph mermaid_graph",
     "outline": (
-        "Outline outline_markdown outline_text replacement_document Row Section short_place_text "
-        "spans_text Table"
+        "Outline outline_markdown outline_text REPLACEMENT Row Section short_place_text spans_text Table"
     ),
     "plans_outline": "plans_outline",
     "pool_outline": "pools_document pools_outline",

@@ -5,11 +5,12 @@ formats: terminal text and Markdown for pull requests (`answer_page.py` is the t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.json_forms import Form
 from nexusform.placement_kinds.registry import place_document
 from nexusform.placement_kinds.vm_kind import cells_text
 from nexusform.rendering.notation.colours import (
@@ -87,14 +88,12 @@ def short_place_text(placement: Placement) -> str:
     return f"{front}{placement.machine} / {cells}" if cells else f"{front}{placement.machine}"
 
 
-def replacement_document(replacement: Replacement) -> dict[str, Any]:
-    """A node that is made anew, as data: where it stood and where it goes, null where there is no room."""
-    vm = replacement.vm
-    return {
-        "node": vm.name,
-        "from": place_document(vm.placement),
-        "to": place_document(replacement.place),
-    }
+# A node that is made anew, as data: where it stood and where it goes, null where there is no room.
+REPLACEMENT: Final = Form(
+    Replacement,
+    "node=vm.name from=vm.placement to=place",
+    {"from": place_document, "to": place_document},
+)
 
 
 # --- formats -----------------------------------------------------------------------------------

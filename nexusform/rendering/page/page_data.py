@@ -133,7 +133,7 @@ def _site(site: SiteMap) -> dict[str, Any]:
         "addresses": addresses.names,
         "pools": pools.names,
         "skus": [list(sku) for sku in skus.names],
-        "racks": [_rack(rack) for rack in site.racks],
+        "racks": [_RACK(rack) for rack in site.racks],
         "steps": [],
         "vms": vms,
     }
@@ -147,15 +147,6 @@ def _sku(sku: VmSku) -> _Sku:
 
 
 _CLUSTER: Final = Form(Paint, "name=cluster key colour pattern=pattern_name")
-
-
-def _rack(rack: MapRack) -> dict[str, Any]:
-    return {
-        "name": rack.name,
-        "zone": rack.zone,
-        "planned": rack.planned,
-        "machines": [_machine(machine) for machine in rack.machines],
-    }
 
 
 _Name = TypeVar("_Name", bound=Hashable)
@@ -192,6 +183,9 @@ def _machine(machine: MapMachine) -> list[Any]:
         list(machine.before),
         list(machine.after),
     ]
+
+
+_RACK: Final = Form(MapRack, "name zone planned machines", machines=_machine)
 
 
 def _place(place: Placement | None) -> list[Any] | None:

@@ -9,10 +9,12 @@ from nexusform.domains.azure.importers.az_model import (
     AzInventory,
     AzMachine,
     AzNode,
-    AzPlacement,
     AzPool,
+    AzRack,
+    AzShape,
     AzVirtualMachine,
 )
+from nexusform.json_forms import Form
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
 
@@ -105,6 +107,33 @@ CLUSTERS_TYPE: Final = MapType(
 )
 
 
+_STANDING: Final = (
+    "cpu_cores=shape.cpu_cores memory_gib=shape.memory_gib disk_gib=shape.disk_gib "
+    "machine=placement.machine rack=placement.rack availability_zone=placement.availability_zone"
+)
+_RACK_SHOWN: Final = Form(AzRack, "availability_zone machine_sku rack_sku_id arm_id=id")
+_MACHINE_SHOWN: Final = Form(AzMachine, "rack slot machine_sku machine_sku_id machine_name")
+_SHAPE_SHOWN: Final = Form(AzShape)
+_VM_SHOWN: Final = Form(
+    AzVirtualMachine, f"{_STANDING} numa_cells=shape.numa_cells cells=.", cells=lambda _: None
+)
+_NODE_SHOWN: Final = Form(
+    AzNode, f"{_STANDING} role pool vm_sku_name numa_cells=. detailed_status", numa_cells=lambda _: None
+)
+_POOL_SHOWN: Final = Form(
+    AzPool,
+    "count vm_sku_name mode availability_zones labels=.",
+    labels=lambda pool: dict(pool.labels),
+)
+_CLUSTER_SHOWN: Final = Form(
+    AzCluster,
+    "kubernetes_version control_plane=.",
+    control_plane=(
+        "count=control_plane_count vm_sku_name=control_plane_sku availability_zones=control_plane_zones"
+    ),
+)
+
+
 def view_of(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The computed attributes as plain data, keys in order of name.
 
@@ -114,15 +143,7 @@ def view_of(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> di
     occupied = _occupied(inventory, managed)
     return {
         "exported_at": inventory.exported_at,
-        "racks": {
-            rack.name: {
-                "availability_zone": rack.availability_zone,
-                "machine_sku": rack.machine_sku,
-                "rack_sku_id": rack.rack_sku_id,
-                "arm_id": rack.id,
-            }
-            for rack in inventory.racks
-        },
+        "racks": {rack.name: _RACK_SHOWN(rack) for rack in inventory.racks},
         "machines": {m.name: _machine(m, occupied.get(m.name, [])) for m in inventory.machines},
         "virtual_machines": {
             vm.name: _virtual_machine(vm, vm.name in managed) for vm in inventory.virtual_machines
@@ -133,11 +154,7 @@ def view_of(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> di
 
 def _machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "rack": machine.rack,
-        "slot": machine.slot,
-        "machine_sku": machine.machine_sku,
-        "machine_sku_id": machine.machine_sku_id,
-        "machine_name": machine.machine_name,
+        **_MACHINE_SHOWN(machine),
         **{fact.name: machine.facts[fact.name] for fact in EXPORTED_FACTS},
         "occupied": occupied,
         "arm_id": machine.id,
@@ -160,16 +177,7 @@ def _occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list
         if vm.placement is None:
             continue
         held = by_machine.setdefault(vm.placement.machine, [])
-        held.append(
-            {
-                "name": _free_name(vm, held),
-                "cpu_cores": vm.shape.cpu_cores,
-                "memory_gib": vm.shape.memory_gib,
-                "disk_gib": vm.shape.disk_gib,
-                "numa_cells": vm.shape.numa_cells,
-                "cells": None,
-            }
-        )
+        held.append({"name": _free_name(vm, held), **_SHAPE_SHOWN(vm.shape), "cells": None})
     return by_machine
 
 
@@ -185,66 +193,15 @@ def _free_name(vm: AzNode | AzVirtualMachine, held: list[dict[str, Any]]) -> str
     return name
 
 
-def _place(placement: AzPlacement | None) -> dict[str, Any]:
-    if placement is None:
-        return {"machine": None, "rack": None, "availability_zone": None}
-    return {
-        "machine": placement.machine,
-        "rack": placement.rack,
-        "availability_zone": placement.availability_zone,
-    }
-
-
-def _shape(vm: AzNode | AzVirtualMachine) -> dict[str, Any]:
-    return {
-        "cpu_cores": vm.shape.cpu_cores,
-        "memory_gib": vm.shape.memory_gib,
-        "disk_gib": vm.shape.disk_gib,
-    }
-
-
 def _virtual_machine(vm: AzVirtualMachine, managed: bool) -> dict[str, Any]:
-    return {
-        **_shape(vm),
-        **_place(vm.placement),
-        "numa_cells": vm.shape.numa_cells,
-        "cells": None,
-        "managed": managed,
-        "arm_id": vm.id,
-    }
+    return {**_VM_SHOWN(vm), "managed": managed, "arm_id": vm.id}
 
 
 def _cluster(cluster: AzCluster, managed: bool) -> dict[str, Any]:
     return {
-        "kubernetes_version": cluster.kubernetes_version,
-        "control_plane": {
-            "count": cluster.control_plane_count,
-            "vm_sku_name": cluster.control_plane_sku,
-            "availability_zones": list(cluster.control_plane_zones),
-        },
-        "agent_pools": {pool.name: _pool(pool) for pool in cluster.pools},
-        "nodes": {
-            node.name: {
-                **_shape(node),
-                **_place(node.placement),
-                "role": node.role,
-                "pool": node.pool,
-                "vm_sku_name": node.vm_sku_name,
-                "numa_cells": None,
-                "detailed_status": node.detailed_status,
-            }
-            for node in cluster.nodes
-        },
+        **_CLUSTER_SHOWN(cluster),
+        "agent_pools": {pool.name: _POOL_SHOWN(pool) for pool in cluster.pools},
+        "nodes": {node.name: _NODE_SHOWN(node) for node in cluster.nodes},
         "managed": managed,
         "arm_id": cluster.id,
-    }
-
-
-def _pool(pool: AzPool) -> dict[str, Any]:
-    return {
-        "count": pool.count,
-        "vm_sku_name": pool.vm_sku_name,
-        "mode": pool.mode,
-        "availability_zones": list(pool.availability_zones),
-        "labels": dict(pool.labels),
     }

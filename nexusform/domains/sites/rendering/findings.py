@@ -8,6 +8,7 @@ from typing import Any, Final
 from nexusform.domains.sites.rendering.names import names_text
 from nexusform.domains.sites.rendering.site_rows import neutral
 from nexusform.domains.sites.types.work import Answer, Asked, Finding, Status
+from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted, form
 
@@ -36,29 +37,17 @@ def findings_outline(asked: Asked, answers: Sequence[Answer]) -> Outline:
     return Outline(title, verdict, bad, (), tuple(sections))
 
 
+_ANSWER: Final = Form(
+    Answer,
+    "name=site status reason findings",
+    status=lambda status: "refused" if status in _BAD else "answered",
+    findings=Form(Finding, "name *figures=. words bad", figures=lambda finding: finding.figures),
+)
+
+
 def findings_document(asked: Asked, answers: Sequence[Answer]) -> dict[str, Any]:
     """The same for machines."""
-    return {
-        "asked": asked.value,
-        "sites": [
-            {
-                "name": answer.site,
-                "status": "refused" if answer.status in _BAD else "answered",
-                "reason": answer.reason,
-                "findings": [_finding(finding) for finding in answer.findings],
-            }
-            for answer in answers
-        ],
-    }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "name": finding.name,
-        **finding.figures,
-        "words": list(finding.words),
-        "bad": finding.bad,
-    }
+    return {"asked": asked.value, "sites": [_ANSWER(answer) for answer in answers]}
 
 
 def _unasked(answers: Iterable[Answer]) -> Section:

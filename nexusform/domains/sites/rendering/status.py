@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from nexusform.domains.sites.rendering.names import names_text
 from nexusform.domains.sites.rendering.summary import reasons_of
 from nexusform.domains.sites.rendering.undeclared import undeclared_document, undeclared_sections
-from nexusform.domains.sites.types.fleet_plan import FleetPlan
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Status
+from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted
 
@@ -46,21 +47,16 @@ def status_outline(plan: FleetPlan) -> Outline:
     return Outline(title, f"{', '.join(figures_text)}.", bool(bad), (), tuple(sections))
 
 
+_SITE: Final = Form(
+    PlannedSite,
+    "name wave status=answer.status reason=answer.reason serial=answer.serial state=answer.state labels",
+)
+
+
 def status_document(plan: FleetPlan) -> dict[str, Any]:
     """The same for machines."""
     return {
         "format_version": "1.0",
-        "sites": [
-            {
-                "name": site.name,
-                "wave": site.wave,
-                "status": site.answer.status.value,
-                "reason": site.answer.reason,
-                "serial": site.answer.serial,
-                "state": site.answer.state,
-                "labels": dict(site.labels),
-            }
-            for site in plan.sites
-        ],
+        "sites": [_SITE(site) for site in plan.sites],
         "undeclared": undeclared_document(plan.undeclared),
     }

@@ -8,6 +8,7 @@ from typing import Any, Final
 from nexusform.diagnostics import Diagnostic, warning
 from nexusform.domains.sites.types.definition import FILE_NAME
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
+from nexusform.json_forms import Form
 from nexusform.placement_kinds.registry import kind_order, noun_of
 from nexusform.rendering.answers.outline import Section
 from nexusform.source import Position, Span
@@ -41,19 +42,12 @@ def _standing(site: UndeclaredSite) -> str:
     return f"its state {site.state} stands, with {listed([counted(site.objects, 'object'), *placed])}."
 
 
+_UNDECLARED: Final = Form(UndeclaredSite, "name state serial objects placed reason")
+
+
 def undeclared_document(sites: Sequence[UndeclaredSite]) -> list[dict[str, Any]]:
     """The same for machines. `objects` is null where a state could not be read."""
-    return [
-        {
-            "name": site.name,
-            "state": site.state,
-            "serial": site.serial,
-            "objects": site.objects,
-            "placed": dict(site.placed),
-            "reason": site.reason,
-        }
-        for site in sites
-    ]
+    return [_UNDECLARED(site) for site in sites]
 
 
 def undeclared_findings(sites: Sequence[UndeclaredSite]) -> Iterable[Diagnostic]:

@@ -13,11 +13,11 @@ from nexusform.domains.whatif.rendering.runtime_upgrade_outline import POOL, poo
 from nexusform.domains.whatif.rendering.workload_rows import pending_lines, workload_document, workload_table
 from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import (
+    REPLACEMENT,
     Outline,
     Row,
     Section,
     Table,
-    replacement_document,
     short_place_text,
 )
 from nexusform.rendering.notation.json_bounds import drawn_document
@@ -255,8 +255,6 @@ FAILURE: Final = Form(
     workloads=_workload,
     runbook=_commands,
     delete_nodes="cluster_id machines command nodes control_plane_answers=reachable",
-    comebacks=Form(
-        PoolComeback, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=replacement_document
-    ),
+    comebacks=Form(PoolComeback, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT),
     draws=drawn_document,
 )

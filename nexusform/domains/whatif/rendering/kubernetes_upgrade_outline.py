@@ -8,11 +8,11 @@ from typing import Final
 from nexusform.domains.whatif.questions.kubernetes_upgrade import Batch, KubernetesUpgrade, PoolUpgrade
 from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import (
+    REPLACEMENT,
     Outline,
     Row,
     Section,
     Table,
-    replacement_document,
     short_place_text,
 )
 from nexusform.rendering.notation.json_bounds import drawn_document
@@ -146,7 +146,7 @@ def _move_row(batch: Batch, move: Replacement) -> Row:
     return Row((str(batch.number), move.vm.name, short_place_text(move.vm.placement), goes), not batch.fits)
 
 
-_BATCH: Final = Form(Batch, "batch=number up fits nodes=moves", nodes=replacement_document)
+_BATCH: Final = Form(Batch, "batch=number up fits nodes=moves", nodes=REPLACEMENT)
 _POOL: Final = Form(
     PoolUpgrade,
     "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout fewest_up "
