@@ -10,7 +10,7 @@ import pytest
 from tests.domains.hub import hub_webhooks
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller, member
-from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.hub_server import HubServer, Refuse
 
 WEB = """
 provider "fleet" {{ timeout = "{timeout}" }}
@@ -243,6 +243,27 @@ def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: HubServer, told: Told
     assert code == 1
     assert 'webhook "fleet.validate": no placements on Fridays' in said
     assert "main.nf.hcl line 19" in said
+
+
+def test_a_webhook_that_does_not_answer_is_told_soon_and_once_for_all(
+    hub: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.domains.hub.api.hub._PATIENCE_WITH_WEBHOOKS", 0.6)
+    write()
+    more = "".join(MANY.format(number=number) for number in range(8))
+    Path("more.nf.hcl").write_text(more)
+
+    def silent(_server: HubServer, _user: str, _before: object, after: dict[str, str]) -> None:
+        if after["kind"].endswith("Placement"):
+            raise Refuse(500, 'Internal error occurred: failed calling webhook "owner.acme": refused')
+
+    hub.admission = silent
+    code, said = told("plan")
+    assert code == 1
+    assert 'web: the hub cannot take it (500), its webhook "owner.acme" does not answer (refused)' in said
+    dry = [path for _, path, dry, _ in hub.log if dry and "clusterresourceplacements/" in path]
+    assert len(set(dry)) == 9
+    assert len(dry) <= 2 * 9  # those that were under way are asked once more, the others are not
 
 
 def test_fields_of_others_are_named_with_their_manager(hub: HubServer, told: Told) -> None:

@@ -13,3 +13,18 @@ def test_a_policy_of_the_hub_is_named_with_its_own_words() -> None:
     refused = Refused(422, {"kind": "Status", "reason": "Invalid", "message": message})
     assert refused.kind is Refusal.WEBHOOK
     assert refused.words == 'policy "max-two": two clusters at most'
+
+
+def test_a_webhook_that_does_not_answer_is_no_refusal_of_what_was_sent() -> None:
+    message = (
+        'Internal error occurred: failed calling webhook "owner.acme.example": failed to call webhook: Post '
+        '"https://10.0.0.1:443/v?timeout=1s": context deadline exceeded'
+    )
+    cause = {"message": message.removeprefix("Internal error occurred: ")}
+    body = {"kind": "Status", "reason": "InternalError", "message": message, "details": {"causes": [cause]}}
+    refused = Refused(500, body)
+    assert refused.kind is Refusal.SILENT_WEBHOOK
+    assert refused.words == (
+        'its webhook "owner.acme.example" does not answer (Post "https://10.0.0.1:443/v?timeout=1s": context '
+        "deadline exceeded)"
+    )

@@ -27,6 +27,7 @@ _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 _PAGE: Final = 500
 _AGAIN: Final = 3  # how often a list is begun again that grew too old
 _PATIENCE: Final = 90.0  # seconds of asking again
+_PATIENCE_WITH_WEBHOOKS: Final = 8.0  # of a dry run, once: all others ask the same webhook
 _FIRST_PATIENCE: Final = 5.0  # of a server that has never answered
 _SECONDS: Final = 30.0  # of one request
 _LARGEST: Final = 1 << 28  # bytes of an answer
@@ -87,6 +88,7 @@ class Hub:
         self._client, self.server = _client(way)
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovering = Lock()
+        self._silent_since: float | None = None  # since when a webhook does not answer dry runs
         self._has_answered = False
         self.closed = False
 
@@ -238,6 +240,8 @@ class Hub:
                     self._client.close()
                     self._client, _ = _client(self._way)  # credentials are read anew
                     continue
+                if refused.kind is Refusal.SILENT_WEBHOOK and "dryRun" in query:
+                    until = self._patient_until()
                 if not _may_pass(method, refused) or self._pace.now() + wait > until:
                     raise
                 self._pace.sleep(wait if refused.retry_after is None else min(refused.retry_after, 30.0))
@@ -247,6 +251,11 @@ class Hub:
                 log("debug", "hub asked again", path=path, why=str(problem))
                 self._pace.sleep(wait)
             wait = min(wait * 2, 15.0)
+
+    def _patient_until(self) -> float:
+        """Until when dry runs are asked again that a webhook did not answer."""
+        self._silent_since = self._silent_since or self._pace.now()
+        return self._silent_since + _PATIENCE_WITH_WEBHOOKS
 
     def _ask(
         self,
@@ -309,7 +318,7 @@ def _may_pass(method: str, refused: Refused) -> bool:
     """Whether asking once more may be answered otherwise. A conflict of versions passes by itself for a
     request that says what is to be.
     """
-    if refused.kind is Refusal.LATER:
+    if refused.kind in (Refusal.LATER, Refusal.SILENT_WEBHOOK):
         return True
     return refused.kind is Refusal.CONFLICT and method == "PATCH"
 

@@ -10,6 +10,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 _WEBHOOK: Final = re.compile(r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL)
+_SILENT: Final = re.compile(
+    r'failed calling webhook "([^"]*)": ?(?:failed to call webhook: ?)?(.*)', re.DOTALL
+)
 _POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']*)'.*denied request: ?(.*)", re.DOTALL)
 _MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
 _TYPED: Final = re.compile(r"failed to create typed patch object \(.*?\): (.*)", re.DOTALL)
@@ -22,6 +25,7 @@ class Refusal(StrEnum):
 
     SCHEMA = "schema"  # a field that is not there, a wrong type, a rule
     WEBHOOK = "webhook"
+    SILENT_WEBHOOK = "webhook that does not answer"
     RIGHTS = "rights"
     OTHER_MANAGER = "other manager"
     CONFLICT = "conflict"  # another version or uid than was meant
@@ -59,6 +63,9 @@ class Refused(Exception):
         webhook = _WEBHOOK.search(self.message)
         if webhook is not None:
             return f'webhook "{webhook[1]}": {webhook[2].strip()}'
+        silent = _SILENT.search(self.message)
+        if silent is not None:
+            return f'its webhook "{silent[1]}" does not answer ({silent[2].strip()})'
         policy = _POLICY.search(self.message)
         if policy is not None:
             return f'policy "{policy[1]}": {policy[2].strip()}'
@@ -107,6 +114,8 @@ def _kind(status: int, body: Any, message: str, causes: Sequence[Cause]) -> Refu
         return Refusal.RIGHTS if _RIGHTS.search(message) or "forbidden: User" in message else Refusal.WEBHOOK
     if status == 404:
         return Refusal.NO_OBJECT if isinstance(body, Mapping) else Refusal.NO_KIND
+    if _SILENT.search(message) is not None:
+        return Refusal.SILENT_WEBHOOK
     if status in (429, 500, 502, 503, 504):
         return Refusal.LATER
     simple = {401: Refusal.NOT_SIGNED_IN, 410: Refusal.GONE}

@@ -164,13 +164,21 @@ class Judging:
 
 
 def _refused(refused: Refused, each: Sent) -> Problem:
-    causes = [f"{cause.field}: {cause.words}" for cause in refused.causes if cause.words]
+    causes = [f"{cause.field}: {cause.words}".removeprefix(": ") for cause in refused.causes if cause.words]
     words = "; ".join(dict.fromkeys(causes)) or refused.words
     return Problem((), REFUSED, f"{each.title}: the hub refuses it ({refused.status}): {words}")
 
 
 def _webhook(refused: Refused, each: Sent) -> Problem:
     return Problem((), REFUSED, f"{each.title}: the hub refuses it ({refused.status}), {refused.words}")
+
+
+def _silent(refused: Refused, each: Sent) -> Problem:
+    detail = (
+        f"{each.title}: the hub cannot take it ({refused.status}), {refused.words}. While its failurePolicy "
+        "is Fail, nothing of the kind can be written; whoever runs the webhook has to bring it back."
+    )
+    return Problem((), REFUSED, detail)
 
 
 def _conflict(refused: Refused, each: Sent) -> Problem:
@@ -198,6 +206,7 @@ def _nobody(refused: Refused, _each: Sent) -> Problem:
 
 _SAID: Final[dict[Refusal, Callable[[Refused, Sent], Problem]]] = {
     Refusal.WEBHOOK: _webhook,
+    Refusal.SILENT_WEBHOOK: _silent,
     Refusal.OTHER_MANAGER: _conflict,
     Refusal.RIGHTS: _rights,
     Refusal.NOT_SIGNED_IN: _nobody,
