@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Builds what tests/domains/hub/test_real_hub.py starts, as ordinary Go modules: etcd and the servers of Kubernetes.
-#   build_hub.sh DIR [CHECKOUT]    DIR gets the programs; CHECKOUT is one of kubefleet-dev/kubefleet, for its hub agent
+#   build_hub.sh DIR [CHECKOUT]    DIR gets the programs. KubeFleet's hub agent is a Go module of a commit; where the
+#   module proxy does not serve it (kubefleet-dev/kubefleet has no tags), CHECKOUT is a directory that holds that commit.
 # Five minutes on two cores, once. Then: NEXUSFORM_HUB_PROGRAMS=DIR python -m pytest tests/domains/hub
 set -euo pipefail
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
-etcd=v3.6.5 kubernetes=1.34.4
+checkout=${2:+$(cd "$2" && pwd)}
+etcd=v3.6.5 kubernetes=1.34.4 kubefleet=e160c1cdfdd9
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -56,6 +58,22 @@ go mod tidy >/dev/null 2>&1
 version="-X k8s.io/component-base/version.gitVersion=v$kubernetes"
 go build -trimpath -ldflags "-s -w $version" -o "$out/" ./kube-apiserver ./kube-controller-manager
 
-if [ -n "${2:-}" ]; then
-    cd "$2" && go build -trimpath -ldflags "-s -w" -o "$out/" ./cmd/hubagent
+mkdir "$work/fleet" && cd "$work/fleet"
+module=github.com/kubefleet-dev/kubefleet
+if [ -n "$checkout" ]; then
+    source=$checkout
+    printf 'module hub.test/fleet\n\nrequire %s v0.0.0\n\nreplace %s => %s\n' "$module" "$module" "$source" > go.mod
+elif found=$(go mod download -json "$module@$kubefleet" 2> "$work/why"); then
+    source=$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' <<< "$found")
+    exact=$(sed -n 's/.*"Version": "\(.*\)".*/\1/p' <<< "$found")
+    printf 'module hub.test/fleet\n\nrequire %s %s\n' "$module" "$exact" > go.mod
+else
+    echo "etcd and the servers of Kubernetes are in $out. The hub agent is not: Go finds no $module@$kubefleet" >&2
+    sed -n 's/.*"Error": "\(.*\)".*/\1/p' <<< "$found" >&2
+    echo "Give a checkout of it: build_hub.sh $1 CHECKOUT" >&2
+    exit 1
 fi
+# What KubeFleet replaces holds for its own builds alone, so it is repeated here.
+sed -n '/^go /p; /^toolchain /p; /^replace (/,/^)/p; /^replace [^(]/p' "$source/go.mod" >> go.mod
+cp "$source/go.sum" .
+go build -mod=mod -trimpath -ldflags "-s -w" -o "$out/" "$module/cmd/hubagent"

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -30,6 +30,7 @@ _PATIENCE: Final = 90.0  # seconds of asking again
 _PATIENCE_WITH_WEBHOOKS: Final = 8.0  # of a dry run, once: all others ask the same webhook
 _FIRST_PATIENCE: Final = 5.0  # of a server that has never answered
 _SECONDS: Final = 30.0  # of one request
+_AT_ONCE: Final = 16  # requests at a time, however many steps wait
 _LARGEST: Final = 1 << 28  # bytes of an answer
 _WATCHED: Final = 240  # seconds of one watch
 _EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
@@ -88,6 +89,7 @@ class Hub:
         self._client, self.server = _client(way)
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovering = Lock()
+        self._sending = Semaphore(_AT_ONCE)
         self._silent_since: float | None = None  # since when a webhook does not answer dry runs
         self._has_answered = False
         self.closed = False
@@ -273,7 +275,8 @@ class Hub:
             request = self._client.build_request(
                 method, path, params=dict(query), content=content, headers=headers
             )
-            answer = self._client.send(request)
+            with self._sending:
+                answer = self._client.send(request)
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
             raise HubProblem(f"{self.server} cannot be asked: {_first_line(problem)}.") from None
         log("debug", "hub answered", method=method, path=path, status=answer.status_code)

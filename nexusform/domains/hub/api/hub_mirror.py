@@ -18,6 +18,7 @@ from nexusform.log import log
 MANY: Final = 5  # from which on objects of one collection are listed instead of asked for one by one
 _MOST_FAILURES: Final = 5  # in a row, after which a collection is not watched any more
 _PAUSE: Final = 1.0  # seconds before a watch that broke is begun again
+PARENT: Final = "kubernetes-fleet.io/parent-CRP"  # the label that names the placement
 Name = tuple[str, str]  # namespace and name
 
 
@@ -31,6 +32,8 @@ class Mirror:
         self._lock = Lock()
         self._bodies: dict[Name, dict[str, Any]] = {}
         self._changes: dict[Name, int] = {}
+        self._made: dict[Name, dict[Name, dict[str, Any]]] = {}  # by the placement that each was made for
+        self._version = 0  # how far it is
         self.follows = False
         Thread(target=self._follow, daemon=True, name=f"watch {collection}").start()
 
@@ -42,6 +45,15 @@ class Mirror:
     def changes(self, name: Name) -> int:
         """A number that grows whenever an object is seen to change."""
         return self._changes.get(name, 0)
+
+    def made_for(self, placement: Name, since: str) -> list[dict[str, Any]] | None:
+        """What the hub made for a placement; None while it is not known to be as new as the version `since`
+        (an object tells its own; versions of one hub are in order).
+        """
+        with self._lock:
+            if not since.isdecimal() or self._version < int(since):
+                return None
+            return list(self._made.get(placement, {}).values())
 
     def _follow(self) -> None:
         """List, and watch from there on; begin again where that ends."""
@@ -64,7 +76,10 @@ class Mirror:
         listed = self._hub.listed(self._collection)
         with self._lock:
             before = self._bodies
-            self._bodies = {_name_of(body): body for body in listed.items}
+            self._bodies, self._made = {}, {}
+            for body in listed.items:
+                self._put(body)
+            self._note_version(listed.version)
             for name in {*before, *self._bodies}:
                 self._changes[name] = self._changes.get(name, 0) + 1
         return listed.version
@@ -76,15 +91,24 @@ class Mirror:
         for kind, body in events:
             name = _name_of(body)
             version = str((body.get("metadata") or {}).get("resourceVersion") or version)
-            if kind == "BOOKMARK":
-                continue
             with self._lock:
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
-                else:
-                    self._bodies[name] = body
+                    self._made.get(_placement_of(body), {}).pop(name, None)
+                elif kind != "BOOKMARK":
+                    self._put(body)
                 self._changes[name] = self._changes.get(name, 0) + 1
+                self._note_version(version)
         return version
+
+    def _put(self, body: dict[str, Any]) -> None:
+        name = _name_of(body)
+        self._bodies[name] = body
+        self._made.setdefault(_placement_of(body), {})[name] = body
+
+    def _note_version(self, version: str) -> None:
+        if version.isdecimal():
+            self._version = max(self._version, int(version))
 
 
 class Mirrors:
@@ -100,6 +124,10 @@ class Mirrors:
     def of(self, path: str) -> tuple[Mirror | None, Name]:
         """The mirror that holds the object at a path, where one follows its collection."""
         collection, name = _collection_of(path)
+        return self.among(collection, name), name
+
+    def among(self, collection: str, name: Name) -> Mirror | None:
+        """The mirror of a collection, where one follows it; `name` is what is asked for."""
         with self._lock:
             asked = self._asked.setdefault(collection, set())
             if len(asked) < MANY:
@@ -107,7 +135,7 @@ class Mirrors:
             if len(asked) == MANY and collection not in self._mirrors:
                 self._mirrors[collection] = Mirror(self._hub, collection, self._pace)
             mirror = self._mirrors.get(collection)
-        return (mirror if mirror is not None and mirror.follows else None), name
+        return mirror if mirror is not None and mirror.follows else None
 
     def get(self, path: str) -> dict[str, Any] | None:
         """An object as it stands, None where there is none. Raises Refused and HubProblem."""
@@ -123,6 +151,11 @@ class Mirrors:
 def _name_of(body: dict[str, Any]) -> Name:
     metadata = body.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str(metadata.get("name"))
+
+
+def _placement_of(body: dict[str, Any]) -> Name:
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str((metadata.get("labels") or {}).get(PARENT))
 
 
 def _collection_of(path: str) -> tuple[str, Name]:

@@ -16,7 +16,6 @@ from nexusform.domains.fleet.importers.fleet_export import conditions_of, is_goi
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.words import counted, first_of
 
-PARENT: Final = "kubernetes-fleet.io/parent-CRP"
 PARENT_NAMESPACE: Final = "kubernetes-fleet.io/parent-placement-namespace"
 _MOST_NAMED: Final = 4
 _FIELDS: Final = (

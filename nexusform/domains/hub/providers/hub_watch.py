@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,16 +10,14 @@ from msgspec import Struct, field
 
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
-from nexusform.domains.hub.api.hub_mirror import Mirrors
+from nexusform.domains.hub.api.hub_mirror import PARENT, Mirror, Mirrors
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_objects import uid_of
 from nexusform.domains.hub.providers.hub_standing import (
-    PARENT,
     PARENT_NAMESPACE,
     RunStanding,
     Shown,
     Standing,
-    condition,
     failures_foretold,
     generation_of,
     index_told,
@@ -33,7 +31,7 @@ from nexusform.words import counted, first_of
 
 _FIRST_LOOK: Final = 0.3  # seconds
 _LONGEST_LOOK: Final = 5.0
-_LONGEST_FOLLOWED: Final = 60.0  # at what a watch follows: it wakes us, and the rest is for words on the way
+_BEHIND: Final = 1.0  # seconds after which bindings are asked for, since what follows them tells nothing
 _SLICE: Final = 0.2
 _QUIET: Final = 90.0  # seconds after which a snapshot that was foretold will not come any more
 _PLACEMENT_SHOWS: Final = 120.0  # seconds in which a placement of the same apply has to appear
@@ -100,18 +98,20 @@ class Watch(Struct, frozen=True):
         planned, failing = foretold.get("bindings") or {}, failures_foretold(foretold)
         path = KINDS[kind].path(name, namespace)
         decided = last = Standing(done=False)
-        look_again = 0.0
+        behind_since: float | None = None  # since when the bindings that are followed are behind
 
         def look(elapsed: float) -> tuple[bool, str]:
-            nonlocal last, decided, look_again
+            nonlocal last, decided, behind_since
             placement = self._placement_on(path, written)
             if placement is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
-            is_followed = self.mirrors.changes(path) is not None
-            if is_followed and decided.decided and elapsed < look_again and not _ends(placement):
-                return False, last.words
-            look_again = elapsed + min(max(elapsed, _LONGEST_LOOK), _LONGEST_FOLLOWED)
-            shown = _glance(self.hub, placement, planned)
+            shown = self._followed(placement, planned)
+            if shown is None and self._is_followed(placement, planned):
+                behind_since = elapsed if behind_since is None else behind_since
+                if elapsed - behind_since < _BEHIND:
+                    return False, last.words
+            behind_since = None
+            shown = shown or _glance(self.hub, placement, planned)
             external = is_external(placement)
             last = placement_standing(shown, planned, external=external, failing=failing)
             decided = decided if decided.decided else last
@@ -120,8 +120,27 @@ class Watch(Struct, frozen=True):
                 return False, "the hub has not taken a snapshot of the new content yet"
             return last.done, last.words
 
-        self.until(look, f"{kind} {name}", partial(self.mirrors.changes, path))
+        def changes() -> int | None:
+            return self.mirrors.changes(path) if behind_since is None else None
+
+        self.until(look, f"{kind} {name}", changes)
         return decided, last
+
+    def _followed(self, placement: Values, planned: Values) -> Shown | None:
+        """A placement with its bindings as they are followed; None where they are not, or not so far yet that
+        they are as new as the placement.
+        """
+        mirror = self._bindings_of(placement) if _tells_enough(placement, planned) else None
+        version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
+        bindings = mirror.made_for(_name_of(placement), version) if mirror is not None else None
+        return Shown(placement, bindings, is_glance=True) if bindings is not None else None
+
+    def _is_followed(self, placement: Values, planned: Values) -> bool:
+        return _tells_enough(placement, planned) and self._bindings_of(placement) is not None
+
+    def _bindings_of(self, placement: Values) -> Mirror | None:
+        kind = made_kinds(str(placement.get("kind")))[0]
+        return self.mirrors.among(KINDS[kind].collection, _name_of(placement))
 
     def _placement_on(self, path: str, written: Values) -> Values | None:
         """A placement as it stands. What is followed may be a moment behind what was just written."""
@@ -161,7 +180,9 @@ class Watch(Struct, frozen=True):
             stands = there is not None and uid_of(there) == (uid or None)
             if stands:
                 return False, f"{kind} {name} still stands"
-            left = what_is_left(self.hub, kind, namespace, name)
+            mirror = self.mirrors.among(KINDS[made_kinds(kind)[0]].collection, (namespace, name))
+            seen = mirror.made_for((namespace, name), "0") if mirror is not None else []
+            left = _as_left(seen) if seen else what_is_left(self.hub, kind, namespace, name)
             return not left, first_of(left, _MOST_NAMED)
 
         def changes() -> int | None:
@@ -267,27 +288,25 @@ def shown_placement(hub: Hub, kind: str, namespace: str, name: str) -> Shown | N
 
 
 def _glance(hub: Hub, placement: Values, planned: Values) -> Shown:
-    """A placement with its bindings alone, where its status tells which snapshot it speaks of and a plan says
-    which is meant: one request instead of three, and there may be a thousand placements.
-    """
+    """A placement with its bindings alone, where that is enough: one request instead of three."""
     if not has_been_scheduled(placement):
         return Shown(placement, (), (), ())
-    metadata = placement.get("metadata") or {}
-    of = str(placement.get("kind")), str(metadata.get("namespace") or ""), name_of(placement)
-    is_meant = planned and all(isinstance(each.get("resource_snapshot"), int) for each in planned.values())
-    if is_meant and index_told(placement) is not None and not is_external(placement):
-        return Shown(placement, _made_for(hub, made_kinds(of[0])[0], *of[1:]), is_glance=True)
-    return _whole(hub, placement, *of)
-
-
-def _ends(placement: Values) -> bool:
-    """Whether the status of a placement says that it is rolled out, so that its bindings are worth a look."""
     kind = str(placement.get("kind"))
-    for said in ("Available", "DiffReported"):
-        found = condition(placement, f"{kind}{said}")
-        if found is not None and found.get("status") == "True":
-            return True
-    return False
+    if _tells_enough(placement, planned):
+        return Shown(placement, _made_for(hub, made_kinds(kind)[0], *_name_of(placement)), is_glance=True)
+    return _whole(hub, placement, kind, *_name_of(placement))
+
+
+def _tells_enough(placement: Values, planned: Values) -> bool:
+    """Whether the status of a placement tells which snapshot it speaks of, and a plan says which is meant."""
+    if not has_been_scheduled(placement) or is_external(placement):
+        return False
+    is_meant = planned and all(isinstance(each.get("resource_snapshot"), int) for each in planned.values())
+    return bool(is_meant) and index_told(placement) is not None
+
+
+def _name_of(placement: Values) -> tuple[str, str]:
+    return str((placement.get("metadata") or {}).get("namespace") or ""), name_of(placement)
 
 
 def _whole(hub: Hub, placement: Mapping[str, Any], kind: str, namespace: str, name: str) -> Shown:
@@ -341,10 +360,7 @@ def what_is_left(hub: Hub, kind: str, namespace: str, name: str) -> list[str]:
     """
     prefix = "" if kind == "ResourcePlacement" else "Cluster"
     bindings = _made_for(hub, f"{prefix}ResourceBinding", namespace, name)
-    left = [
-        f"{(each.get('spec') or {}).get('targetCluster')}: binding {name_of(each)}{_held_by(each)}"
-        for each in bindings
-    ]
+    left = _as_left(bindings)
     selector = f"{PARENT}={name}" + (
         f",{PARENT_NAMESPACE}={namespace}" if namespace else f",!{PARENT_NAMESPACE}"
     )
@@ -358,6 +374,13 @@ def what_is_left(hub: Hub, kind: str, namespace: str, name: str) -> list[str]:
         f"{str((each.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
         f"{name_of(each)}{_held_by(each)}"
         for each in works
+    ]
+
+
+def _as_left(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{(each.get('spec') or {}).get('targetCluster')}: binding {name_of(each)}{_held_by(each)}"
+        for each in bindings
     ]
 
 
