@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_server import HubServer
@@ -88,6 +90,30 @@ def test_a_watch_that_grew_too_old_begins_with_a_list(
     assert code == 0, said
     assert len(hub.all("ClusterResourceBinding")) == 8
     assert controller.stuck == set()
+
+
+def test_a_hub_that_is_gone_after_it_was_written_to_is_waited_for_and_resumed(
+    hub: HubServer, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.domains.hub.api.hub._PATIENCE", 0.1)
+    write(count=2)
+    controller.asleep = True
+    written: list[str] = []
+
+    def fail_once_written(method: str, path: str) -> int | None:
+        if method == "PATCH" and path.startswith(PLACEMENTS) and hub.get("Namespace", "app-0"):
+            written.append(path)
+        return 503 if written and method == "GET" else None
+
+    hub.faults = fail_once_written
+    code, said = told("apply", "-auto-approve")
+    assert (code, "The apply waits" in said) == (1, True), said
+    assert "the hub does not answer (503" in said
+    hub.faults = lambda _method, _path: None
+    controller.asleep = False
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert told("plan", "-detailed-exitcode")[0] == 0
 
 
 def test_what_others_made_meanwhile_is_not_written_over(hub: HubServer, told: Told) -> None:

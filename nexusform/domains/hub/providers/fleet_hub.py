@@ -13,7 +13,7 @@ from nexusform.domains.hub.api.hub import Asked
 from nexusform.domains.hub.api.hub_mirror import Mirrors
 from nexusform.domains.hub.providers.hub_judging import Judging
 from nexusform.domains.hub.providers.hub_reading import find, read_all
-from nexusform.domains.hub.providers.hub_refusals import in_words
+from nexusform.domains.hub.providers.hub_refusals import in_words, while_unanswered
 from nexusform.domains.hub.providers.hub_settling import Figures, figures_at_planning
 from nexusform.domains.hub.providers.hub_terms import Terms
 from nexusform.domains.hub.providers.hub_writing import Writing
@@ -84,17 +84,17 @@ class FleetHub:
 
     def create(self, request: ChangeRequest) -> ProviderAnswer:
         """Make it, or go on making it. Raises ProviderProblem."""
-        with in_words():
+        with in_words(), while_unanswered(request.address):
             return self._writing(request).write()
 
     def update(self, request: ChangeRequest) -> ProviderAnswer:
         """Change it. Raises ProviderProblem."""
-        with in_words():
+        with in_words(), while_unanswered(request.address):
             return self._writing(request).write()
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete it, and wait until what it brought is gone. Raises ProviderProblem."""
-        with in_words():
+        with in_words(), while_unanswered(request.address):
             self._writing(request).delete()
 
     def _writing(self, request: ChangeRequest) -> Writing:

@@ -11,7 +11,7 @@ from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import MANIFESTS, Sent
 from nexusform.domains.hub.providers.hub_objects import managed_by
 from nexusform.domains.hub.providers.hub_terms import Terms
-from nexusform.ports import ObjectKey, ProviderProblem
+from nexusform.ports import ObjectKey, ProviderProblem, StepWaits
 
 
 def refuse_managed(terms: Terms, body: Mapping[str, Any], command: str) -> None:
@@ -59,6 +59,22 @@ def refusal_words(refused: Refused, title: str) -> str:
         return f"{title}: {refused.missing_right}."
     words = refused.words
     return f"{title}: the hub refuses it ({refused.status}): {words}"
+
+
+@contextmanager
+def while_unanswered(address: str) -> Iterator[None]:
+    """A hub that does not answer any more after a step began: whether it took what was sent is not known, so
+    the step is neither done nor failed. Raises StepWaits.
+    """
+    try:
+        yield
+    except HubProblem as problem:
+        raise StepWaits(f"{address}: {problem} `nexusform apply -resume` goes on with it.") from None
+    except Refused as refused:
+        if refused.kind is not Refusal.LATER:
+            raise
+        why = f"the hub does not answer ({refused.status}: {refused.words})"
+        raise StepWaits(f"{address}: {why}. `nexusform apply -resume` goes on with it.") from None
 
 
 @contextmanager
