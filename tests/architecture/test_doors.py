@@ -30,7 +30,7 @@ def test_what_a_door_lists_is_all_that_others_use(tmp_path: Path) -> None:
     assert door_problems(good, 40, {}) == []
     unlisted = tree(tmp_path / "unlisted", "Plan", "from nexusform.plans.plan import Change, Plan\n")
     (problem,) = door_problems(unlisted, 40, {})
-    assert problem.startswith("nexusform.workflow.runs.run uses nexusform.plans.plan.Change: add it to DOOR")
+    assert problem.startswith("nexusform.workflow.run uses nexusform.plans.plan.Change: add it to DOOR")
     whole = tree(tmp_path / "whole", "Plan", "from nexusform.plans import plan\nx = plan.Change\n")
     (problem,) = door_problems(whole, 40, {})
     assert "uses nexusform.plans.plan.Change" in problem
