@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, did_you_mean
+from nexusform.documents.shapes import mapping_at, mappings_at
 from nexusform.domains.azure.importers.arm import SHAPE, kind_of
 from nexusform.domains.azure.importers.arm_expressions import Missing, Scope, evaluated, rounds, text_value
 from nexusform.domains.azure.importers.az_changes import KIND_OF, POOLS, AzAction, AzChange
@@ -50,14 +51,14 @@ def _parameter_values(
     """The values that parameter files give, by name in lower case."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    declared = _mapping(template.get("parameters"))
+    declared = mapping_at(template, "parameters")
     for name, content in files:
         document, problem = parse_json(name, content)
         if problem is not None:
             problems.append(problem)
             continue
-        inside = _mapping(document)
-        for parameter, setting in _mapping(inside.get("parameters", inside)).items():
+        inside = mapping_at(document)
+        for parameter, setting in mapping_at(inside.get("parameters", inside)).items():
             if parameter in ("$schema", "contentVersion"):
                 continue
             if parameter.lower() not in {one.lower() for one in declared}:
@@ -75,16 +76,12 @@ def _value_of(setting: Any, name: str) -> Any:
     return setting
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 class _Template:
     """What names mean in one template; values are evaluated when they are first asked for."""
 
     def __init__(self, template: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        self._parameters = {name.lower(): one for name, one in _mapping(template.get("parameters")).items()}
-        variables = dict(_mapping(template.get("variables")))
+        self._parameters = {name.lower(): one for name, one in mapping_at(template, "parameters").items()}
+        variables = dict(mapping_at(template, "variables"))
         self._loops = variables.pop("copy", [])
         self._variables = {name.lower(): one for name, one in variables.items()}
         self._known: dict[tuple[str, str], Any] = {
@@ -121,8 +118,8 @@ class _Template:
     def _of_variable(self, name: str) -> Any:
         if name.lower() in self._variables:
             return evaluated(self._variables[name.lower()], self)
-        for loop in self._loops if isinstance(self._loops, list) else ():
-            if isinstance(loop, Mapping) and str(loop.get("name")).lower() == name.lower():
+        for loop in mappings_at(self._loops):
+            if str(loop.get("name")).lower() == name.lower():
                 return evaluated({"copy": [loop]}, self)[str(loop["name"])]
         return Missing(f'there is no variable "{name}"')
 
@@ -298,7 +295,7 @@ class _Reading:
 
     def _deployment(self, resource: Mapping[str, Any], scope: Scope, inside: tuple[str, ...]) -> None:
         """Read the template of a nested deployment, in the scope that it asks for."""
-        properties = _mapping(resource.get("properties"))
+        properties = mapping_at(resource, "properties")
         template = properties.get("template")
         name = _place(resource)
         if not isinstance(template, Mapping):
@@ -308,13 +305,13 @@ class _Reading:
         if len(inside) >= _DEEPEST:
             self._say((name,), "deployment-not-read", "deployments are nested too deeply.")
             return
-        options = _mapping(properties.get("expressionEvaluationOptions"))
+        options = mapping_at(properties, "expressionEvaluationOptions")
         if str(options.get("scope")).lower() != "inner":
             self.template(template, scope, (*inside, name))
             return
         settings = {
             parameter.lower(): evaluated(_value_of(value, parameter), scope)
-            for parameter, value in _mapping(properties.get("parameters")).items()
+            for parameter, value in mapping_at(properties, "parameters").items()
         }
         self.template(template, _Template(template, settings), (*inside, name))
 

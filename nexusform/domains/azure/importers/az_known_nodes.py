@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.documents.shapes import mapping_at
 from nexusform.domains.azure.importers.az_model import AzNode, AzPlacement
 
 # What agent pools say of themselves in Azure beside name and count, in their cluster or on their own.
@@ -61,11 +62,10 @@ def known_nodes(objects: Iterable[Mapping[str, Any]]) -> KnownNodes:
     """What the attributes of objects say of their nodes and pools."""
     pools: dict[tuple[str, str], KnownPool] = {}
     for attributes in objects:
-        nodes = attributes.get("nodes")
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
         for name, arguments in _arguments(attributes).items():
             pools[cluster_id, name] = KnownPool(arguments=arguments)
-        for node in nodes.values() if isinstance(nodes, Mapping) else ():
+        for node in mapping_at(attributes, "nodes").values():
             pool = pools.setdefault((cluster_id, str(node.get("pool"))), KnownPool())
             if node.get("platform_name"):
                 pool.numbers[str(node["platform_name"])] = int(node["number"])
@@ -92,8 +92,7 @@ def _arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]
     if attributes.get("kubernetes_cluster_id"):
         arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
         return {str(attributes.get("name")): {"count": attributes.get("node_count") or 0, **arguments}}
-    pools = attributes.get("agent_pool")
-    return pools if isinstance(pools, Mapping) else {}
+    return mapping_at(attributes, "agent_pool")
 
 
 def numbered(nodes: Sequence[AzNode], count: int, known: KnownPool) -> dict[int, AzNode]:

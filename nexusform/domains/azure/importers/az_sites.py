@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import text_at
 from nexusform.domains.azure.importers.arm import Item, id_key, name_of
 from nexusform.domains.azure.importers.az_documents import NODES, AzItems
 from nexusform.domains.azure.importers.az_model import AzSite
@@ -130,9 +131,7 @@ def _sites_of_racks(items: AzItems, names: Mapping[str, str]) -> dict[str, str]:
 
 def _location(item: Item, field: str = "extendedLocation") -> str:
     """The key of a resource's extended location, "" where it has none."""
-    location = item.value(field)
-    name = location.get("name") if isinstance(location, Mapping) else None
-    return id_key(name) if isinstance(name, str) else ""
+    return id_key(text_at(item.value(field), "name"))
 
 
 def _names_of_locations(items: AzItems) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.documents.shapes import mapping_at, mappings_at, value_at
 from nexusform.domains.fleet.importers.fleet_export import conditions_of, override_names
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_fleet_group
 
@@ -70,7 +71,7 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ShownEviction]:
         is_invalid = valid.get("status") == "False"
         if not is_invalid and executed.get("status") not in ("True", "False"):
             continue
-        spec = _mapping(manifest.body.get("spec"))
+        spec = mapping_at(manifest.body, "spec")
         yield ShownEviction(
             manifest.name,
             str(spec.get("placementName") or ""),
@@ -96,24 +97,24 @@ def _granted(manifests: Iterable[Manifest]) -> dict[tuple[str, str], list[str]]:
     """The approval requests that say Approved, by the namespace and name of their run."""
     granted: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
-        if manifest.kind in APPROVALS and _is_true(_mapping(manifest.body.get("status")), "Approved"):
-            run = str(_mapping(manifest.body.get("spec")).get("parentStageRollout") or "")
+        if manifest.kind in APPROVALS and _is_true(mapping_at(manifest.body, "status"), "Approved"):
+            run = str(value_at(manifest.body, "spec", "parentStageRollout") or "")
             granted.setdefault((manifest.namespace, run), []).append(manifest.name)
     return granted
 
 
 def _run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], granted: Iterable[str]) -> ShownRun:
-    status = _mapping(manifest.body.get("status"))
+    status = mapping_at(manifest.body, "status")
     initialized, succeeded = conditions["Initialized"], conditions.get("Succeeded", {})
     failed = initialized.get("status") == "False"
     ending = initialized if failed else succeeded
-    stages = [*_mappings(status.get("stagesStatus")), _mapping(status.get("deletionStageStatus"))]
-    clusters = {str(stage.get("stageName") or ""): _mappings(stage.get("clusters")) for stage in stages[:-1]}
-    everyone = [each for stage in stages for each in _mappings(stage.get("clusters"))]
+    stages = [*mappings_at(status, "stagesStatus"), mapping_at(status, "deletionStageStatus")]
+    clusters = {str(stage.get("stageName") or ""): mappings_at(stage, "clusters") for stage in stages[:-1]}
+    everyone = [each for stage in stages for each in mappings_at(stage, "clusters")]
     return ShownRun(
         name=manifest.name,
         namespace=manifest.namespace,
-        placement=str(_mapping(manifest.body.get("spec")).get("placementName") or ""),
+        placement=str(value_at(manifest.body, "spec", "placementName") or ""),
         ended=failed or succeeded.get("status") in ("True", "False"),
         succeeded=succeeded.get("status") == "True",
         reason=str(ending.get("message") or ""),
@@ -124,8 +125,8 @@ def _run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], grante
         done=tuple(_name_of(each) for each in everyone if _is_true(each, "Succeeded")),
         approved=tuple(sorted({*granted, *_approved(stages)})),
         overrides={_name_of(each): tuple(override_names(each)) for each in everyone},
-        strategy=_mapping(status.get("stagedUpdateStrategySnapshot")) or None,
-        apply=_mapping(status.get("appliedStrategy")) or None,
+        strategy=mapping_at(status, "stagedUpdateStrategySnapshot") or None,
+        apply=mapping_at(status, "appliedStrategy") or None,
     )
 
 
@@ -133,7 +134,7 @@ def _approved(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The approval requests that were granted."""
     for stage in stages:
         for key in ("beforeStageTaskStatus", "afterStageTaskStatus"):
-            for task in _mappings(stage.get(key)):
+            for task in mappings_at(stage, key):
                 if _is_true(task, "ApprovalRequestApproved"):
                     yield str(task.get("approvalRequestName") or "")
 
@@ -148,14 +149,6 @@ def _is_true(part: Mapping[str, Any], condition: str) -> bool:
 
 def _by_type(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {str(one.get("type")): one for one in conditions_of(body)}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def _whole(value: Any) -> int | None:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.documents.shapes import mappings_at
+
 _WEBHOOK: Final = re.compile(r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL)
 _SILENT: Final = re.compile(
     r'failed calling webhook "([^"]*)": ?(?:failed to call webhook: ?)?(.*)', re.DOTALL
@@ -91,11 +93,9 @@ def _message(body: Any) -> str:
 
 
 def _causes(body: Any) -> Sequence[Cause]:
-    details = body.get("details") if isinstance(body, Mapping) else None
-    listed = details.get("causes") if isinstance(details, Mapping) else None
     causes: list[Cause] = []
-    for each in listed if isinstance(listed, list) else ():
-        if not isinstance(each, Mapping) or _UNCHECKED in f"{each.get('field')}: {each.get('message')}":
+    for each in mappings_at(body, "details", "causes"):
+        if _UNCHECKED in f"{each.get('field')}: {each.get('message')}":
             continue
         words, manager = str(each.get("message") or ""), ""
         if each.get("reason") == "FieldManagerConflict":

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.documents.shapes import mapping_at
 from nexusform.domains.hub.providers.hub_standing import condition, name_of
 from nexusform.forecasts import Claim
 from nexusform.words import first_of
@@ -108,7 +109,7 @@ def _figures(member: Mapping[str, Any]) -> dict[str, Any]:
     for name, each in (status.get("properties") or {}).items():
         figures[f"property {name}"] = (each or {}).get("value")
     for kind, amounts in (status.get("resourceUsage") or {}).items():
-        for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
+        for name, amount in mapping_at(amounts).items():
             figures[f"{kind} {name}"] = amount
     joined = condition(member, "Joined")
     figures["joined"] = (joined or {}).get("status", "Unknown")
