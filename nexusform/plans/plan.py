@@ -55,7 +55,8 @@ class Change(Struct, frozen=True):
     kept, 0 when there is none). `dependencies` is what state will record.
     `deposed` is the key of a deposed object that is deleted. `source` is the
     block in the configuration (None when it is gone); `block` its header. `ignored` are the paths that
-    ignore_changes leaves to others.
+    ignore_changes leaves to others. `written` are the places that the block writes out, in the order of the
+    text, where an object changes: so its differences are told.
     """
 
     address: Address
@@ -80,6 +81,7 @@ class Change(Struct, frozen=True):
     source: Span | None = None
     block: str = ""
     ignored: tuple[Path, ...] = ()
+    written: tuple[Path, ...] = ()
 
     @property
     def id(self) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nexusform.address import Address, address_order
+from msgspec.structs import replace
+
+from nexusform.address import Address, ConfigAddress, address_order
 from nexusform.configuration.configuration import DEFAULT_PROVIDER, ResourceBlock
+from nexusform.configuration.written import places_in_order
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.forecasts import FORECASTS
+from nexusform.plain_data import Path
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.order import Order
@@ -19,6 +23,7 @@ from nexusform.ports import UNFINISHED
 from nexusform.state.objects import ObjectState, State
 
 _DESTROYING = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_CHANGING = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _MAKING = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
@@ -30,6 +35,7 @@ def build_changes(
     changes: list[Change] = []
     problems = _duplicate_ids(instances)
     last = prior.state.last_creation
+    written: dict[ConfigAddress, tuple[Path, ...]] = {}
     for instance in instances.values():
         if instance.prior is None and instance.planned is None:
             continue
@@ -37,7 +43,12 @@ def build_changes(
         last += is_made
         block = instance.block or blocks.get(instance.address.config)
         problems += _protected(instance, block)
-        changes.append(_change(instance, block, last if is_made else 0))
+        change = _change(instance, block, last if is_made else 0)
+        if block is not None and change.action in _CHANGING:
+            if block.address not in written:
+                written[block.address] = tuple(dict.fromkeys(places_in_order(block.body)))
+            change = replace(change, written=written[block.address])
+        changes.append(change)
     for address in sorted(prior.instances, key=address_order):
         if not _is_left_alone(instances.get(address)):
             deposed = sorted(prior.deposed(address).items())

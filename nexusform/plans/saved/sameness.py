@@ -26,6 +26,7 @@ def same(one: Any, other: Any) -> bool:
     return True
 
 
+_ONLY_TOLD: Final = frozenset({"written"})  # fields by which a plan is told, and nothing is done
 _SCALARS: Final = frozenset({str, int, float, bool})
 
 
@@ -52,5 +53,6 @@ def _parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
     if isinstance(left, Span):
         return ()
     if isinstance(left, Struct):
-        return [(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__]
+        names = [name for name in left.__struct_fields__ if name not in _ONLY_TOLD]
+        return [(getattr(left, name), getattr(right, name)) for name in names]
     return () if left.__class__ is right.__class__ and left == right else None

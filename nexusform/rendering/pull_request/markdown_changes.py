@@ -22,6 +22,7 @@ from nexusform.rendering.notation.hcl_text import (
     trie,
 )
 from nexusform.rendering.pull_request.markdown_parts import code
+from nexusform.rendering.report.body import ranks_of
 from nexusform.rendering.report.folding import keys_text
 from nexusform.rendering.report.manifest_changes import field_changes
 from nexusform.rendering.report.object_rows import drift_folds
@@ -88,7 +89,7 @@ def _inside_lines(change: Change, schema: BlockSchema | None) -> list[str]:
     sensitive = (*change.sensitive_before, *change.sensitive_after)
     before = compared(_written(change.before or {}, schema))
     after = compared(_written(change.after or {}, schema))
-    changed, left_out = changed_parts(before, after, sensitive, limit=_PLACES)
+    changed, left_out = changed_parts(before, after, sensitive, change.written, limit=_PLACES)
     lines = [f"  - {code(part.place)}: {_turned(part)}" for part in changed]
     return [*lines, f"  - and {left_out} more"] if left_out else lines
 
@@ -140,17 +141,36 @@ _Difference: TypeAlias = tuple[Path, Any, Any]  # the place, its value before an
 
 
 def changed_parts(
-    before: Mapping[str, Any], after: Mapping[str, Any], sensitive: Iterable[Path] = (), limit: int = 50
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    sensitive: Iterable[Path] = (),
+    written: Sequence[Path] = (),
+    limit: int = 50,
 ) -> tuple[list[ChangedPart], int]:
-    """The parts that differ, by attribute name and place, and how many more there are than `limit`."""
+    """The parts that differ, as they are `written` and then by attribute name and place, and how many more
+    there are than `limit`.
+    """
     differences: list[_Difference] = []
     for name in sorted({**before, **after}):
         old, new = before.get(name), after.get(name)
         if old is not new and old != new:
             differences += _differences(name, old, new)
+    if written:
+        differences = _in_written_order(differences, written)
     marks = trie(sensitive)
     parts = _alike_parts(differences, marks)
     return parts[:limit], max(0, len(parts) - limit)
+
+
+def _in_written_order(differences: Iterable[_Difference], written: Sequence[Path]) -> list[_Difference]:
+    """Differences as the configuration writes their places, part by part; the others keep their order."""
+    ranks = ranks_of(written)
+
+    def order(difference: _Difference) -> list[int]:
+        names = tuple(step for step in difference[0] if isinstance(step, str))
+        return [ranks.get(names[: depth + 1], len(ranks)) for depth in range(len(names))]
+
+    return sorted(differences, key=order)
 
 
 def _alike_parts(differences: Iterable[_Difference], marks: Any) -> list[ChangedPart]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from nexusform.plain_data import Path
 from nexusform.rendering.notation.hcl_text import NO_MARKS, Marks
 from nexusform.rendering.report import difference_tree
 from nexusform.rendering.report.difference_tree import (
@@ -24,6 +25,7 @@ from nexusform.value_types import DYNAMIC, Type
 from nexusform.values import UNKNOWN
 
 _PLAIN_WALK: Final = Walk()
+_WITH_NAMES: Final = frozenset({NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, NodeKind.LIST, NodeKind.SET})
 _NONE: Final[Mapping[str, str]] = {}
 
 
@@ -41,6 +43,33 @@ def body_difference(
     Without a schema every property is an attribute. None on a side: the object is not there.
     """
     return _body(before or {}, after or {}, schema, marks=marks, walk=walk, condensed=condensed)
+
+
+def in_written_order(tree: Difference, written: Sequence[Path]) -> Difference:
+    """The tree with its parts in the order in which the configuration writes them; others follow by name."""
+    return _in_order(tree, ranks_of(written), ()) if written else tree
+
+
+def ranks_of(written: Iterable[Path]) -> dict[Path, int]:
+    """The number of every place in the order of the text."""
+    return {place: number for number, place in enumerate(written)}
+
+
+def _in_order(node: Difference, ranks: Mapping[Path, int], place: Path) -> Difference:
+    """A node with its parts in order; elements of lists keep theirs."""
+    if node.kind not in _WITH_NAMES:
+        return node
+    last = len(ranks)
+
+    def place_of(part: Difference) -> Path:
+        return tuple(step for step in (*place, part.name, part.label) if step)
+
+    def rank(part: Difference) -> int:
+        return ranks.get(place_of(part), last)
+
+    children = tuple(_in_order(part, ranks, place_of(part)) for part in sorted(node.children, key=rank))
+    blocks = tuple(_in_order(part, ranks, place_of(part)) for part in sorted(node.blocks, key=rank))
+    return node._replace(children=children, blocks=blocks)
 
 
 def _body(

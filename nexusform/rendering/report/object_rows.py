@@ -15,7 +15,7 @@ from nexusform.plans.plan import Action, Change, Drift, Plan
 from nexusform.ports import UNFINISHED
 from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, scalar
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.body import body_difference
+from nexusform.rendering.report.body import body_difference, in_written_order
 from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, names_text
 from nexusform.rendering.report.report import SchemaOf, is_shown, placement_words
@@ -270,6 +270,7 @@ def _changed(change: Change, schema: BlockSchema | None, words_of_places: tuple[
         return ()
     marks = Marks.of(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = body_difference(change.before, change.after, schema, marks=marks)
+    tree = in_written_order(tree, change.written)
     texts = _inside_texts(change, tree)
     machines = frozenset(change.after.get("machines") or ())
     written = tuple(_clauses(tree, schema, "", texts, machines)) or words_of_places

@@ -1,0 +1,101 @@
+"""What differs inside an object is told in the order in which the configuration writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+WRITTEN = """
+resource "nexus_vm_sku" "k" {
+  vcpus      = 4
+  name       = "z"
+  memory_gib = 16
+  disk_gib   = 20
+}
+resource "fleet_member_cluster" "m" {
+  name = "m"
+  taint {
+    value  = "v1"
+    key    = "k"
+    effect = "NoSchedule"
+  }
+  labels = merge({ zone = "a", env = "prod", "app" = "web" }, { (upper("b")) = "1" })
+}
+"""
+CHANGED = WRITTEN.replace("16", "32").replace("20", "25").replace('"a"', '"b"').replace('"web"', '"www"')
+
+
+@pytest.fixture
+def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.chdir(tmp_path)
+    main = Path("main.nf.hcl")
+    main.write_text(WRITTEN)
+    assert run(["apply", "-auto-approve"]) == 0
+    main.write_text(CHANGED)
+    capsys.readouterr()
+    return main
+
+
+SAID = ["memory_gib 16 -> 32, disk_gib 20 -> 25", 'labels zone "a" -> "b", app "web" -> "www"']
+
+
+def test_a_plan_and_a_saved_one_shown_later(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert [words for words in SAID if words not in said] == [], said
+    applied.write_text("")
+    assert run(["show", "p"]) == 0
+    later = " ".join(capsys.readouterr().out.split())
+    assert [words for words in SAID if words not in later] == [], later
+
+
+def test_a_comment(applied: Path) -> None:
+    applied.write_text(CHANGED.replace('"1"', '"2"'))
+    assert run(["plan", "-report=markdown:r.md"]) == 0
+    places = re.findall(r"^  - `([^`]+)`:", Path("r.md").read_text(), re.MULTILINE)
+    assert places == ["memory_gib", "disk_gib", "labels.zone", "labels.app", "labels.B"]
+
+
+@pytest.mark.usefixtures("applied")
+def test_the_stanzas_of_details_stay_as_those_of_terraform(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-details", "-no-color"]) == 0
+    names = re.findall(r"^ +~ (\S+) += \d", capsys.readouterr().out, re.MULTILINE)
+    assert names == ["disk_gib", "memory_gib"]
+
+
+def test_json_is_written_in_an_order_too(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = {
+        "resource": {
+            "nexus_vm_sku": {"k": {"name": "z", "memory_gib": 32, "vcpus": 5, "disk_gib": 25}},
+            "fleet_member_cluster": {
+                "m": {
+                    "labels": {"zone": "b", "env": "test", "app": "web", "B": "1"},
+                    "taint": {"key": "k", "value": "v1", "effect": "NoSchedule"},
+                    "name": "m",
+                }
+            },
+        }
+    }
+    applied.unlink()
+    Path("main.nf.json").write_text(json.dumps(changed))
+    assert run(["plan"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "memory_gib 16 -> 32, vcpus 4 -> 5, disk_gib 20 -> 25" in said
+    assert 'labels zone "a" -> "b", env "prod" -> "test"' in said
+
+
+def test_another_order_is_no_other_plan(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p"]) == 0
+    lines = applied.read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if "memory_gib" in line)
+    lines[at], lines[at + 1] = lines[at + 1], lines[at]
+    applied.write_text("\n".join(lines))
+    assert run(["plan", "-out=q"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert SAID[0] in said
+    assert "disk_gib 20 -> 25, memory_gib 16 -> 32" in said
