@@ -6,13 +6,13 @@ In JSON syntax they are strings that hold what the native syntax writes bare.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language import syntax
 from nexusform.language.parser import parse_expression
 from nexusform.language.positions import describe
-from nexusform.plain_data import Path, PathStep
+from nexusform.plain_data import PathStep
 from nexusform.source import Position, SourceFile, Span
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
@@ -144,66 +144,3 @@ def in_text_order(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
         return (subject.filename, subject.start.byte) if subject else ("", -1)
 
     return sorted(problems, key=place)
-
-
-# --- the order of the text ---------------------------------------------------------------------
-
-
-def places_in_order(body: syntax.Body | syntax.JsonBody, front: Path = ()) -> Iterator[Path]:
-    """The places that a body writes out, in the order of the text: arguments, blocks (by their labels, too),
-    and keys inside of arguments. What stands in a list has the place of the list.
-    """
-    if isinstance(body, syntax.JsonBody):
-        for each in body.objects:
-            yield from _json_places(each, front)
-        return
-    parts: list[syntax.Attribute | syntax.Block] = [*body.attributes, *body.blocks]
-    for part in sorted(parts, key=lambda part: part.span.start.byte):
-        if isinstance(part, syntax.Attribute):
-            place = (*front, part.name)
-            yield place
-            yield from _keys_in_order(part.expression, place)
-            continue
-        names = [label.value for label in part.labels] if part.type == "dynamic" else [part.type]
-        for name in names:
-            yield (*front, name)
-        if part.type != "dynamic":
-            place = (*front, part.type, *(label.value for label in part.labels))
-            yield place
-            yield from places_in_order(part.body, place)
-
-
-def _keys_in_order(expression: syntax.Expression, front: Path) -> Iterator[Path]:
-    """The keys that an expression writes out, also where they are handed to a function."""
-    match expression:
-        case syntax.Parentheses():
-            yield from _keys_in_order(expression.inner, front)
-        case syntax.Call():
-            for argument in expression.arguments:
-                yield from _keys_in_order(argument, front)
-        case syntax.TupleCons():
-            for item in expression.items:
-                yield from _keys_in_order(item, front)
-        case syntax.ObjectCons():
-            for key, value in expression.items:
-                name = _literal_key(key)
-                if name is not None:
-                    yield (*front, name)
-                    yield from _keys_in_order(value, (*front, name))
-
-
-def _literal_key(key: syntax.ObjectKey) -> str | None:
-    """The key, where it needs no evaluation."""
-    if isinstance(key.expression, syntax.StringLiteral):
-        return key.expression.value
-    return key.expression.root.name if key.bare and isinstance(key.expression, syntax.Traversal) else None
-
-
-def _json_places(value: syntax.JsonValue, front: Path) -> Iterator[Path]:
-    if isinstance(value, syntax.JsonArray):
-        for item in value.items:
-            yield from _json_places(item, front)
-    elif isinstance(value, syntax.JsonObject):
-        for each in value.properties:
-            yield (*front, each.name)
-            yield from _json_places(each.value, (*front, each.name))

@@ -7,11 +7,13 @@ templates parsed, and JSON bodies stay `JsonBody` until a schema says what is a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.plain_data import Path
 from nexusform.source import Span
 
 if TYPE_CHECKING:
@@ -318,6 +320,46 @@ class Body(Node, frozen=True):
     span: Span
     end_span: Span
 
+    def places(self, front: Path = ()) -> Iterator[Path]:
+        """The places that are written out, in the order of the text: arguments, blocks (by labels, too),
+        and keys inside of arguments. What stands in a list has the place of the list.
+        """
+        parts: list[Attribute | Block] = [*self.attributes, *self.blocks]
+        for part in sorted(parts, key=lambda part: part.span.start.byte):
+            if isinstance(part, Attribute):
+                yield (*front, part.name)
+                yield from _keys(part.expression, (*front, part.name))
+            elif part.type == "dynamic":
+                yield (*front, *(label.value for label in part.labels))
+            else:
+                place = (*front, part.type, *(label.value for label in part.labels))
+                yield (*front, part.type)
+                yield place
+                yield from part.body.places(place)
+
+
+def _keys(expression: Expression, front: Path) -> Iterator[Path]:
+    """The keys that an expression writes out, also where they are handed to a function."""
+    match expression:
+        case Parentheses():
+            yield from _keys(expression.inner, front)
+        case Call(arguments=parts) | TupleCons(items=parts):
+            for part in parts:
+                yield from _keys(part, front)
+        case ObjectCons():
+            for key, value in expression.items:
+                name = _literal_key(key)
+                if name is not None:
+                    yield (*front, name)
+                    yield from _keys(value, (*front, name))
+
+
+def _literal_key(key: ObjectKey) -> str | None:
+    """The key, where it needs no evaluation."""
+    if isinstance(key.expression, StringLiteral):
+        return key.expression.value
+    return key.expression.root.name if key.bare and isinstance(key.expression, Traversal) else None
+
 
 class JsonProperty(Node, frozen=True):
     """One property of a JSON object: name, value, and where the name stands."""
@@ -359,3 +401,18 @@ class JsonBody(Node, frozen=True):
 
     objects: tuple[JsonObject, ...]
     span: Span
+
+    def places(self, front: Path = ()) -> Iterator[Path]:
+        """The places that are written out, in the order of the text."""
+        for each in self.objects:
+            yield from _json_places(each, front)
+
+
+def _json_places(value: JsonValue, front: Path) -> Iterator[Path]:
+    if isinstance(value, JsonArray):
+        for item in value.items:
+            yield from _json_places(item, front)
+    elif isinstance(value, JsonObject):
+        for each in value.properties:
+            yield (*front, each.name)
+            yield from _json_places(each.value, (*front, each.name))

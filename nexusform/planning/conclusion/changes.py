@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, address_order
 from nexusform.configuration.configuration import DEFAULT_PROVIDER, ResourceBlock
-from nexusform.configuration.written import places_in_order
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.forecasts import FORECASTS
 from nexusform.plain_data import Path
@@ -46,7 +45,7 @@ def build_changes(
         change = _change(instance, block, last if is_made else 0)
         if block is not None and change.action in _CHANGING:
             if block.address not in written:
-                written[block.address] = tuple(dict.fromkeys(places_in_order(block.body)))
+                written[block.address] = tuple(dict.fromkeys(block.body.places()))
             change = replace(change, written=written[block.address])
         changes.append(change)
     for address in sorted(prior.instances, key=address_order):
