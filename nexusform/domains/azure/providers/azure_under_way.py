@@ -56,8 +56,10 @@ def _since_noted(
 ) -> Mapping[str, Any]:
     """What becomes of the note that state has of a change of ours; {} where it stays as it is."""
     body = _with_id(bodies, str(noted.get("id")))
-    if body is None or (busy and noted.get("goes_on")):
+    if busy and noted.get("goes_on"):
         return {}
+    if body is None:  # a pool that was to go is gone; one that was to come, and did not, differs
+        return {UNFINISHED: None} if noted.get("goes_on") else {}
     goes_on, why = bool(noted.get("goes_on")), _undone(body, short)
     if not why or noted.get("going"):  # whoever brought it about; what was to go, and stands, shows by itself
         return {UNFINISHED: None}

@@ -218,6 +218,19 @@ def test_what_was_to_go_and_stands_is_not_changed_for_that(scene: Scene, tmp_pat
     assert scene.taken("DELETE") == 2
 
 
+def test_a_pool_that_was_to_go_and_is_gone_is_not_due(scene: Scene, tmp_path: Path) -> None:
+    start = SCALED.index('  agent_pool "web"')
+    scene.kill(tmp_path, f"{SCALED[:start].replace('4', '2')}}}\n")
+    scene.good("apply", "-discard")
+    assert "change-goes-on nexus_kubernetes_cluster.c: c/web is Deleting" in scene.due()
+    scene.end("Succeeded")
+    told = scene.run("plan")[1]
+    assert ("node_count 5 -> 3, -web" in told, "change-goes-on" in told) == (True, False), told
+    scene.good("apply", "-auto-approve")
+    assert "No changes." in scene.good("plan", "-detailed-exitcode")
+    assert scene.taken("DELETE") == 1
+
+
 def test_notes_of_what_goes_on_hold_no_values(scene: Scene, tmp_path: Path) -> None:
     scene.kill(tmp_path, SCALED)
     scene.good("apply", "-discard")
