@@ -154,8 +154,8 @@ class GuardedBackend:
             # Clients of services stumble in many ways over answers of somebody else.
             log("debug", "a client failed", what=what, problem=repr(problem))
             raise BackendProblem(
-                f"Cannot {what} at {self.describe()}: the server's answer cannot be understood "
-                f"({type(problem).__name__}). Does that address lead to the right service?"
+                f"Cannot {what} at {self.describe()}: the server's answer broke off or cannot be understood "
+                f"({type(problem).__name__}). Is the server well, and is that the address of such a service?"
             ) from problem
 
     def _read(self) -> bytes | None:
