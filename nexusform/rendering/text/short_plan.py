@@ -7,6 +7,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -40,6 +41,8 @@ _MOST_LINES: Final = 3  # of one entry
 _FEW_SUBJECTS: Final = 4
 _MOST_PLACES: Final = 2
 _MOST_ADVICE: Final = 12
+_MOST_ALIKE: Final = 12  # warnings of one id
+_FEW_ALIKE: Final = 3  # of more than these
 _MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
@@ -158,7 +161,8 @@ def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
     failing = [entry for entry in caused if entry.level is Level.WARNING]
     advice = [entry for entry in caused if entry.level is not Level.WARNING]
     lines: list[str] = []
-    for entry in [*failing, *advice[:_MOST_ADVICE]]:
+    lines += _failing_lines(failing, width, paint)
+    for entry in advice[:_MOST_ADVICE]:
         lines += entry_lines(entry, width, paint)
     if len(advice) > _MOST_ADVICE:
         hidden = names_text(entry.id for entry in advice[_MOST_ADVICE:])
@@ -169,6 +173,25 @@ def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
     if standing:
         text = harmless(f"not caused by this plan: {'; '.join(standing)}")
         lines += cut(hanging("", text, 2, width), _MOST_LINES, width)
+    return lines
+
+
+def _failing_lines(failing: Sequence[Entry], width: int, paint: Painter) -> list[str]:
+    """What fails. Of more than a dozen that are called the same the first few, and of whom the others are."""
+    number = Counter(entry.id for entry in failing)
+    told: Counter[str] = Counter()
+    others: dict[str, list[Entry]] = {}
+    lines: list[str] = []
+    for entry in failing:
+        told[entry.id] += 1
+        if number[entry.id] > _MOST_ALIKE and told[entry.id] > _FEW_ALIKE:
+            others.setdefault(entry.id, []).append(entry)
+        else:
+            lines += entry_lines(entry, width, paint)
+    for kind, entries in others.items():
+        subjects = list(dict.fromkeys(chain.from_iterable(entry.subjects for entry in entries)))
+        text = f"{len(entries):,} more: {kind} {names_text(subjects, len(subjects))}".rstrip()
+        lines += cut(hanging(paint("!", "bold", "red"), harmless(text), 2, width), _MOST_LINES, width)
     return lines
 
 
