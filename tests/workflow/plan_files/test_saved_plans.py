@@ -16,7 +16,7 @@ from nexusform.cli.main import run
 from nexusform.workflow.opening.surroundings import commit_of
 
 Shell = Callable[..., tuple[int, str]]
-EXAMPLE = Path(__file__).parents[2] / "examples" / "inventory"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "inventory"
 SITE = """
 variable "workers" {
   type    = number
