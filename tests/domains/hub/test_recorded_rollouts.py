@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.hub.api.hub_mirror import PARENT
 from nexusform.domains.hub.providers.hub_standing import (
-    PARENT,
     Shown,
     generation_of,
     index_told,
