@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, EXTENSION
+from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, EXTENSION, MACHINE
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFdYtpZ0kWzTQFgNDnQAMOCKh8LJ5jQ0dOWKZtBTZNLr me@here"
@@ -150,7 +150,8 @@ def test_a_real_az_reads_every_command(
 @needs_az
 @pytest.mark.parametrize(("kind", "verb"), ARGUMENTS)
 def test_the_recorded_flags_are_those_of_a_real_az(kind: str, verb: str) -> None:
-    noun = {CLUSTER: "kubernetescluster", POOL: "kubernetescluster agentpool"}.get(kind, "virtualmachine")
+    nouns = {CLUSTER: "kubernetescluster", POOL: "kubernetescluster agentpool", MACHINE: "baremetalmachine"}
+    noun = nouns.get(kind, "virtualmachine")
     words = [os.environ["NEXUSFORM_AZ"], "networkcloud", *noun.split(), verb, "--help"]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert ARGUMENTS[kind, verb] <= set(re.findall(r"--([a-z-]+)", text))
