@@ -3,7 +3,7 @@
 # What other rooms may use of this one.
 DOOR = {
     "answers": "Answer AnswerFlags AnswerFormFlags is_document tell",
-    "apply": "graceful_interrupts verification_of",
+    "apply": "verification_of",
     "arguments": "choice group number optional optional_choice positional positionals switch text texts",
     "commands": "command Entry LazyGroup trust_flags",
     "flags": "duration LockFlags place_of state_flag variable_flags ViewFlags",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import click
@@ -16,6 +12,7 @@ from nexusform.applying.events import Listener, StepEvent
 from nexusform.cli.arguments import group, number, optional, switch, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
+from nexusform.cli.interrupts import Interrupts, graceful_interrupts
 from nexusform.cli.plan import Showing, notices_of, voice_of
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.report_flag import plan_reports
@@ -38,13 +35,6 @@ from nexusform.workflow.runs.plan_verdicts import judge
 from nexusform.workflow.runs.run import PlanOptions, Run, begin
 
 SURE_CLAIM_BROKE: Final = 2  # exit code: all was done, and what the plan was sure of is not so
-FIRST_INTERRUPT: Final = (
-    "Interrupt received.\nWaiting for the running steps to end; no further one is started. "
-    "Interrupt again to exit at once."
-)
-SECOND_INTERRUPT: Final = (
-    "Two interrupts received. Exiting at once; what the running steps did is looked up by the next run."
-)
 
 
 class ApplyFlags(Struct, frozen=True, kw_only=True):
@@ -428,25 +418,6 @@ def _agreed_to_finish(voice: Voice, rest: Rest) -> bool:
 # --- interrupts --------------------------------------------------------------------------------
 
 
-class Interrupts:
-    """Counts interrupts; `stopping` is what the executor asks before every step."""
-
-    def __init__(self) -> None:
-        self.received = 0
-
-    def stopping(self) -> bool:
-        """Whether somebody asked to stop."""
-        return self.received > 0
-
-
-def _stopping_signals() -> list[signal.Signals]:
-    """What ends an apply. A terminal that goes away counts, unless nohup made us ignore it."""
-    signals = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signals.append(signal.SIGHUP)
-    return signals
-
-
 class _WhileSomebodyReads:
     """Tells a voice of steps until its reader is gone (`apply | head`): then no further step is begun."""
 
@@ -476,25 +447,3 @@ class _WhileSomebodyReads:
         except BrokenPipeError:
             self._heard = False
             self._interrupts.received += 1
-
-
-@contextmanager
-def graceful_interrupts(tell: Callable[[str], None]) -> Iterator[Interrupts]:
-    """Let the first SIGINT or SIGTERM inside the block end the running steps, the second the process."""
-    interrupts = Interrupts()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        interrupts.received += 1
-        if interrupts.received == 1:
-            tell(FIRST_INTERRUPT)
-            return
-        click.echo(SECOND_INTERRUPT, err=True)
-        # Nothing is lost: every intent is on disk, and the next run takes over a dead holder's lock.
-        os._exit(1)
-
-    before = {number: signal.signal(number, handle) for number in _stopping_signals()}
-    try:
-        yield interrupts
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

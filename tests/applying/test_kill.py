@@ -158,7 +158,7 @@ def test_a_second_interrupt_ends_at_once_and_the_next_run_looks_it_up(tmp_path: 
     while b"Interrupt received" not in process.stdout.readline():
         continue
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=10)[0].decode()
+    told = process.communicate(timeout=120)[0].decode()
     assert process.returncode == 1
     assert "Two interrupts received" in told
     code, told = finish(directory, "plan")

@@ -9,10 +9,11 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.apply import graceful_interrupts, verification_of
+from nexusform.cli.apply import verification_of
 from nexusform.cli.arguments import group, optional, switch, text, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, duration, place_of
+from nexusform.cli.interrupts import graceful_interrupts
 from nexusform.cli.report_flag import parse_reports, to_stdout, write_report, write_to_stdout
 from nexusform.cli.screen import Screen, input_allowed
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning

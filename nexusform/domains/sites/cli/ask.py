@@ -8,10 +8,10 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.answers import Answer, AnswerFormFlags, tell
-from nexusform.cli.apply import graceful_interrupts
 from nexusform.cli.arguments import group, number, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
+from nexusform.cli.interrupts import graceful_interrupts
 from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.findings import findings_document, findings_outline
 from nexusform.domains.sites.types.definition import FILE_NAME

@@ -8,10 +8,10 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.apply import graceful_interrupts
 from nexusform.cli.arguments import group, switch, text, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of
+from nexusform.cli.interrupts import graceful_interrupts
 from nexusform.cli.report_flag import parse_reports, to_stdout, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, error, has_errors

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.apply import graceful_interrupts
 from nexusform.cli.arguments import group, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
+from nexusform.cli.interrupts import graceful_interrupts
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.status import status_document, status_outline
