@@ -77,10 +77,7 @@ class Workers(Generic[Task, Answer, News]):
     def submit(self, task: Task) -> None:
         """Hand out one call."""
         self._running += 1
-        if len(self._threads) < min(self._running, self._count + self._resting):
-            thread = Thread(target=self._work, daemon=True, name=f"step-{len(self._threads)}")
-            thread.start()
-            self._threads.append(thread)
+        self._grow()
         self._inbox.put(task)
 
     def collect(self, seconds: float) -> list[EndedCall[Task, Answer] | CallNews[Task, News]]:
@@ -143,3 +140,13 @@ class Workers(Generic[Task, Answer, News]):
     def _count_resting(self, change: int) -> None:
         with self._counting:
             self._resting += change
+        if change > 0:
+            self._grow()  # for a call that was handed out before this one began to rest
+
+    def _grow(self) -> None:
+        """Start the threads that the calls in line may have."""
+        with self._counting:
+            while len(self._threads) < min(self._running, self._count + self._resting):
+                thread = Thread(target=self._work, daemon=True, name=f"step-{len(self._threads)}")
+                thread.start()
+                self._threads.append(thread)

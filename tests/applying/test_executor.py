@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from threading import Barrier, BrokenBarrierError, Lock
+from threading import Barrier, BrokenBarrierError, Event, Lock, Semaphore
 from time import sleep
 from typing import Any
 
@@ -153,28 +153,53 @@ def test_fail_fast_starts_nothing_new() -> None:
     assert not applied.complete
 
 
-class Patient(Lines):
+class SlowJournal(Lines):
     """A journal so slow that every step that was handed out has ended when a flush is done."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.flushing = Event()
+        self.ended = Semaphore(0)
+        self.handed_out = 0  # steps, until the last flush
+        self.waited_for = 0  # of those
         self.most_open = 0
 
     def append_all(self, records: Any) -> None:
         super().append_all(records)
-        intents = sum(b'"kind":"intent"' in line for line in self.written)
+        self.flushing.set()
+        while self.waited_for < self.handed_out:
+            assert self.ended.acquire(timeout=60)
+            self.waited_for += 1
+        sleep(
+            0.02
+        )  # for the thread of the last step; were it late, only fewer would go at once
+        self.flushing.clear()
+        self.handed_out = sum(b'"kind":"intent"' in line for line in self.written)
         outcomes = sum(b'"kind":"done"' in line for line in self.written)
-        self.most_open = max(self.most_open, intents - outcomes)
-        # Long enough for the workers; were it not, the steps at once would only be fewer.
-        sleep(0.02)
+        self.most_open = max(self.most_open, self.handed_out - outcomes)
+
+
+class OneWaits(Site):
+    """A provider of which every second create ends only while the journal is written, or is the last."""
+
+    def __init__(self, journal: SlowJournal) -> None:
+        super().__init__(journal)
+        self.slow = journal
+
+    def create(self, request: ChangeRequest) -> ProviderAnswer:
+        answer = super().create(request)
+        if len(self.order) % 2 == 0:
+            self.slow.flushing.wait(timeout=1)
+        self.slow.ended.release()
+        return answer
 
 
 def test_quick_steps_are_handed_out_ahead_but_not_with_fail_fast() -> None:
-    lines = Patient()
-    run(creating({n: [] for n in range(40)}), Site(lines), lines=lines, parallelism=2)
+    lines = SlowJournal()
+    run(creating({n: [] for n in range(40)}), OneWaits(lines), lines=lines, parallelism=2)
     assert lines.most_open > 2
-    lines = Patient()
-    run(creating({n: [] for n in range(40)}), Site(lines), lines=lines, parallelism=2, fail_fast=True)
+    lines = SlowJournal()
+    run(creating({n: [] for n in range(40)}), OneWaits(lines), lines=lines, parallelism=2, fail_fast=True)
     assert lines.most_open == 2
 
 
