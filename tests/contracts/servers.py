@@ -174,7 +174,7 @@ def wait_for_database(address: str) -> None:
     end = time.monotonic() + STARTS_WITHIN
     while True:
         try:
-            psycopg.connect(address, connect_timeout=5).close()
+            psycopg.connect(address, connect_timeout=60).close()
         except psycopg.OperationalError:
             if time.monotonic() > end:
                 raise

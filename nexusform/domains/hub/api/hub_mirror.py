@@ -11,7 +11,7 @@ from __future__ import annotations
 from threading import Lock, Thread
 from typing import Any, Final
 
-from nexusform.domains.hub.api.hub import Hub, HubProblem, Pace
+from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.log import log
 
@@ -61,10 +61,11 @@ class Mirror:
         while failures < _MOST_FAILURES and not self._hub.closed:
             try:
                 version = self._list()
-                while True:
+                while not self._hub.closed:
                     version = self._watch(version)
                     failures = 0
-            except (Refused, HubProblem) as problem:
+                    self._pace.sleep(_PAUSE)  # servers end watches now and then; some end each at once
+            except Exception as problem:  # noqa: BLE001 - whatever the hub sent: better not to follow than to be stale
                 self.follows = False
                 failures += 1
                 log("debug", "watch ended", collection=self._collection, why=str(problem))

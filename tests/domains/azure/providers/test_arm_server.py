@@ -42,7 +42,7 @@ def arm(server: ArmServer) -> ArmServer:
 def ask(arm: ArmServer, method: str, address: str, body: Any = None) -> Any:
     at = address if address.startswith("https://") else f"{arm.address}{address}?api-version={VERSION}"
     token = {"Authorization": "Bearer token"}
-    return requests.request(method, at, json=body, headers=token, verify=str(arm.certificate), timeout=10)
+    return requests.request(method, at, json=body, headers=token, verify=str(arm.certificate), timeout=120)
 
 
 def judge(answer: Any, recorded: dict[str, Any]) -> None:
