@@ -7,6 +7,7 @@ DOOR = {
     "arguments": "choice group number optional optional_choice positional positionals switch text texts",
     "commands": "command Entry LazyGroup trust_flags",
     "flags": "duration LockFlags place_of state_flag variable_flags ViewFlags",
+    "interrupts": "graceful_interrupts",
     "main": "main",
     "plan": "CHANGES limits_in notices_of Showing voice_of",
     "planning_flags": "PlacementFlags",
