@@ -170,9 +170,7 @@ class SlowJournal(Lines):
         while self.waited_for < self.handed_out:
             assert self.ended.acquire(timeout=60)
             self.waited_for += 1
-        sleep(
-            0.02
-        )  # for the thread of the last step; were it late, only fewer would go at once
+        sleep(0.02)  # for the thread of the last step; were it late, only fewer would go at once
         self.flushing.clear()
         self.handed_out = sum(b'"kind":"intent"' in line for line in self.written)
         outcomes = sum(b'"kind":"done"' in line for line in self.written)
