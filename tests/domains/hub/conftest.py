@@ -30,6 +30,8 @@ def hub(controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(server.kubeconfig(tmp_path)))
     monkeypatch.delenv("NF_FLEET_CONTEXT", raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
+    # A decision that is not as foretold is looked at again for this long: the controller decides at once.
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_watch._DOUBT", 0.0)
     yield server
     server.close()
 

@@ -14,6 +14,7 @@ _FLEET = "kubernetes-fleet.io"
 _API = f"placement.{_FLEET}/v1beta1"
 _PARENT = f"{_FLEET}/parent-CRP"
 _LATEST = f"{_FLEET}/is-latest-snapshot"
+_OVERRIDE = f"{_FLEET}/parent-resource-override"
 
 
 def member(name: str, **labels: str) -> Body:
@@ -35,7 +36,8 @@ def member(name: str, **labels: str) -> Body:
 
 class Controller:
     """`picks`: placement to clusters (default: the last members by name). `stuck`: clusters that apply
-    nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back.
+    nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back. `overrides_wait`:
+    it looks at no override. `late`: at so many more requests it still picks as before.
     """
 
     def __init__(self) -> None:
@@ -43,10 +45,16 @@ class Controller:
         self.stuck: set[str] = set()
         self.holding: set[str] = set()
         self.asleep = False
+        self.overrides_wait = False
+        self.late = 0
 
     def __call__(self, server: HubServer) -> None:
         if self.asleep:
             return
+        if not self.overrides_wait:
+            for kind in ("ClusterResourceOverride", "ResourceOverride"):
+                self._snapshots_of_overrides(server, kind)
+        self.late -= self.late > 0
         for placement in server.all("ClusterResourcePlacement"):
             self._place(server, placement)
         self._clean(server)
@@ -63,6 +71,8 @@ class Controller:
         policy = spec.get("policy") or {}
         members = sorted((each["metadata"]["name"] for each in server.all("MemberCluster")), reverse=True)
         clusters = self.picks.get(name, members[: policy.get("numberOfClusters", len(members))])
+        if self.late:
+            clusters = [b["spec"]["targetCluster"] for b in self._bindings(server, name)] or clusters
         generation = placement["metadata"]["generation"]
         self._policy_snapshot(server, name, policy, len(clusters), generation)
         index = None if external else self._content(server, name, spec)
@@ -159,6 +169,45 @@ class Controller:
         )
         return index
 
+    def _snapshots_of_overrides(self, server: HubServer, kind: str) -> None:
+        """A snapshot of each override as it is written, and none of those that are gone."""
+        standing = {_name(each): each for each in server.all(kind)}
+        latest: dict[tuple[str, str], Body] = {}
+        for snapshot in server.all(f"{kind}Snapshot"):
+            of = (_name(snapshot)[0], snapshot["metadata"]["labels"][_OVERRIDE])
+            if of not in standing:
+                server.remove(snapshot)
+            elif snapshot["metadata"]["labels"][_LATEST] == "true":
+                latest[of] = snapshot
+        for (namespace, name), override in standing.items():
+            before = latest.get((namespace, name))
+            if before is not None and before["spec"]["overrideSpec"] == override["spec"]:
+                continue
+            index = 0
+            if before is not None:
+                index = int(before["metadata"]["name"].rpartition("-")[2]) + 1
+                metadata = {**_names(before)["metadata"], "labels": {_LATEST: "false"}}
+                server.put({**_names(before), "metadata": metadata})
+            metadata = {"name": f"{name}-{index}", "labels": {_LATEST: "true", _OVERRIDE: name}}
+            metadata |= {"namespace": namespace} if namespace else {}
+            spec = {"overrideSpec": json.loads(json.dumps(override["spec"]))}
+            server.put({"apiVersion": _API, "kind": f"{kind}Snapshot", "metadata": metadata, "spec": spec})
+
+    def _overrides_of(self, server: HubServer, name: str) -> Body:
+        """The overrides that name a placement, as its bindings list them; all clusters get all."""
+        lists: Body = {}
+        for key, kind in (("cluster", "ClusterResource"), ("", "Resource")):
+            listed = [
+                _names(each)["metadata"]
+                for each in server.all(f"{kind}OverrideSnapshot")
+                if each["metadata"]["labels"][_LATEST] == "true"
+                and (each["spec"]["overrideSpec"].get("placement") or {}).get("name") == name
+            ]
+            lists[f"{key}ResourceOverrideSnapshots" if key else "resourceOverrideSnapshots"] = (
+                [each["name"] for each in listed] if key else listed
+            )
+        return lists
+
     def _bindings(self, server: HubServer, name: str) -> list[Body]:
         every = server.all("ClusterResourceBinding")
         return [each for each in every if each["metadata"]["labels"][_PARENT] == name]
@@ -179,6 +228,7 @@ class Controller:
                 "targetCluster": cluster,
                 "resourceSnapshotName": snapshot,
                 "schedulingPolicySnapshotName": f"{name}-0",
+                **self._overrides_of(server, name),
                 "clusterDecision": {
                     "clusterName": cluster,
                     "selected": True,
@@ -208,6 +258,10 @@ class Controller:
         for binding in server.all("ClusterResourceBinding"):
             if binding["metadata"]["labels"][_PARENT] not in names:
                 self._let_go(server, binding)
+
+
+def _name(body: Body) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
 def _names(body: Body) -> Body:

@@ -19,7 +19,7 @@ from nexusform.documents.shapes import Holds
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Shape
 from nexusform.domains.hub.api.hub_kinds import READ, WORK
 from tests.crowded_server import Server
-from tests.domains.hub.hub_watches import Happened, watched
+from tests.domains.hub.hub_watches import Happened, selects, watched
 
 Body = dict[str, Any]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
@@ -260,16 +260,25 @@ class HubServer:
         wanted = [each for each in query.get("labelSelector", "").split(",") if each]
         items = [
             {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
-            for (g, k, ns, _), body in sorted(self.objects.items())
-            if (g, k) == (group, kind) and (not namespace or ns == namespace) and _selects(wanted, body)
+            for (g, k, ns, _), body in sorted(self._objects_at(query).items())
+            if (g, k) == (group, kind) and (not namespace or ns == namespace) and selects(wanted, body)
         ]
         begin, limit = int(query.get("continue", "0")), int(query.get("limit", "500"))
-        metadata = {"resourceVersion": str(self.version)}
+        metadata = {"resourceVersion": query.get("resourceVersion") or str(self.version)}
         if begin + limit < len(items):
             metadata["continue"] = str(begin + limit)
         version = f"{group}/v1beta1" if group.endswith(".io") else f"{group}/v1".lstrip("/")
         page = copy.deepcopy(items[begin : begin + limit])
         return {"apiVersion": version, "kind": f"{kind}List", "metadata": metadata, "items": page}
+
+    def _objects_at(self, query: Mapping[str, str]) -> dict[tuple[str, str, str, str], Body]:
+        """All objects, or as they were at the version that a list asks for exactly."""
+        if query.get("resourceVersionMatch") != "Exact":
+            return self.objects
+        version = int(query["resourceVersion"])
+        if version < self.happened.oldest:
+            raise Refuse(410, "The resourceVersion for the provided list is too old.")
+        return {_key(body): body for body in self.happened.standing_at(version)}
 
     def _delete(
         self,
@@ -492,20 +501,6 @@ def _without_versions(body: Body) -> Body:
     for name in ("resourceVersion", "generation"):
         rest.get("metadata", {}).pop(name, None)
     return rest
-
-
-def _selects(wanted: list[str], body: Body) -> bool:
-    labels = body["metadata"].get("labels") or {}
-    for each in wanted:
-        if each.startswith("!"):
-            if each[1:] in labels:
-                return False
-        elif "=" not in each:
-            if each not in labels:
-                return False
-        elif labels.get(each.partition("=")[0]) != each.partition("=")[2]:
-            return False
-    return True
 
 
 # --- schema, defaults, rules ---------------------------------------------------------------------

@@ -35,6 +35,17 @@ class Happened:
     def since(self, version: int) -> list[tuple[int, str, Body]]:
         return [event for event in self._events if event[0] > version]
 
+    def standing_at(self, version: int) -> list[Body]:
+        """The objects that stood at a version."""
+        standing: dict[tuple[str, str, str], Body] = {}
+        for at, kind, body in self._events:
+            name = body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]
+            if at <= version and kind != "DELETED":
+                standing[name] = body
+            elif at <= version:
+                standing.pop(name, None)
+        return list(standing.values())
+
 
 def watched(
     server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]
@@ -64,3 +75,17 @@ def watched(
             if (of_group, body["kind"]) == (group, kind) and namespace in ("", metadata.get("namespace")):
                 yield {"type": what, "object": json.loads(json.dumps(body))}
         time.sleep(_LOOK)
+
+
+def selects(wanted: list[str], body: Body) -> bool:
+    labels = body["metadata"].get("labels") or {}
+    for each in wanted:
+        if each.startswith("!"):
+            if each[1:] in labels:
+                return False
+        elif "=" not in each:
+            if each not in labels:
+                return False
+        elif labels.get(each.partition("=")[0]) != each.partition("=")[2]:
+            return False
+    return True

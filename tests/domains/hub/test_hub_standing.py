@@ -66,3 +66,15 @@ def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
     conditions = [{"type": "Overridden", "status": "False"}]
     failing = failures_foretold({"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]})
     assert placement_standing(shown, foretold["bindings"], external=False, failing=failing).done
+
+
+def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
+    shown = _shown("web-1-snapshot", RolloutStarted="True", Available="True")
+    planned = {"a": {"resource_snapshot": 1}}
+    told = {"type": "ClientSideApply", "whenToApply": "Always"}
+    shown.bindings[0]["spec"]["applyStrategy"] = told
+    shown.placement["spec"]["strategy"]["applyStrategy"] = {"type": "ServerSideApply"}
+    waiting = placement_standing(shown, planned, external=False)
+    assert (waiting.done, waiting.words) == (False, "a is still told to apply as before")
+    told["type"] = "ServerSideApply"
+    assert placement_standing(shown, planned, external=False).done

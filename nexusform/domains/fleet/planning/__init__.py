@@ -7,6 +7,7 @@ DOOR = {
     "contents": "fingerprint objects_on_clusters read_placement",
     "hub": "Hub ON_HUB read_hub",
     "outcome": "placement_warnings",
+    "overrides": "picked",
     "phase": "evict_once roll_out_all",
     "placement": "begin PlacementPlan",
     "rounds": "run_rounds",

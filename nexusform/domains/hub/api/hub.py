@@ -139,21 +139,27 @@ class Hub:
         """All objects of a collection, at one moment. Raises Refused and HubProblem."""
         return self.listed(path, **query).items
 
-    def listed(self, path: str, **query: str) -> Listed:
-        """All objects of a collection, and at which moment. Raises Refused and HubProblem."""
+    def listed(self, path: str, at: str = "", **query: str) -> Listed:
+        """All objects of a collection, and at which moment: now, or at the version `at`, which may have grown
+        too old. Raises Refused and HubProblem.
+        """
+        if at:
+            exactly = {"resourceVersion": at, "resourceVersionMatch": "Exact"}
+            return self._all_pages(path, query, exactly)
         for number in range(_AGAIN):
             try:
-                return self._all_pages(path, query)
+                return self._all_pages(path, query, {})
             except Refused as refused:
                 if refused.kind is not Refusal.GONE or number == _AGAIN - 1:
                     raise
         raise AssertionError
 
-    def _all_pages(self, path: str, query: Mapping[str, str]) -> Listed:
+    def _all_pages(self, path: str, query: Mapping[str, str], first: Mapping[str, str]) -> Listed:
+        """`first` is what the first page is asked for besides: further ones are of the same moment."""
         items: list[dict[str, Any]] = []
         more = ""
         while True:
-            asked = {**query, "limit": str(_PAGE), **({"continue": more} if more else {})}
+            asked = {**query, "limit": str(_PAGE), **({"continue": more} if more else first)}
             answer = self._object("GET", path, asked)
             page = answer.get("items")
             if not isinstance(page, list):

@@ -29,6 +29,7 @@ from nexusform.domains.hub.providers.hub_objects import (
     standing_of_many,
     uid_of,
 )
+from nexusform.domains.hub.providers.hub_overrides import OVERRIDES, OverrideLook
 from nexusform.domains.hub.providers.hub_refusals import refuse_managed
 from nexusform.domains.hub.providers.hub_standing import (
     Shown,
@@ -84,6 +85,8 @@ def _read_one(standing: _Standing, request: ReadRequest, under_way: dict[str, st
         if placement is not None:
             attributes = {**attributes, **_observed(placement, attributes, standing.evictions())}
     words = not_done(key.type, shown[0], placement)
+    if key.type in OVERRIDES and (request.planned is not None or request.unfinished):
+        words = OverrideLook(standing.hub, key.type, known, gone=False).look()[1]
     going_on = noted(request, sent[0].title, words)
     if words and key.type in PLACEMENTS and not going_on:
         under_way[request.address] = words
@@ -109,6 +112,11 @@ def _absent(hub: Hub, request: ReadRequest) -> ReadAnswer:
         left = what_is_left(hub, kind, namespace, name)
         if left:
             note = noted(request, f"{kind} {name}", first_of(left, _MOST_NAMED))
+            return ReadAnswer(request.known, observed=True, settled=False, note=note)
+    if request.going and request.key.type in OVERRIDES:
+        words = OverrideLook(hub, request.key.type, request.known, gone=True).look()[1]
+        if words:
+            note = noted(request, KIND_OF[request.key.type], words)
             return ReadAnswer(request.known, observed=True, settled=False, note=note)
     return ReadAnswer(None, observed=True)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.documents.shapes import mapping_at
-from nexusform.domains.hub.providers.hub_standing import condition, name_of
+from nexusform.domains.hub.providers.hub_standing import condition, name_of, picked_of
 from nexusform.forecasts import Claim
 from nexusform.words import first_of
 
@@ -28,7 +28,6 @@ OF_RULE: Final = "rule"
 OF_VERSION: Final = "version"
 NOT_KNOWN: Final = "unknown"
 _SCORES: Final = ("affinity_score", "topology_spread_score")
-_PICKED: Final = ("Scheduled", "Bound")
 _MOST_KEPT: Final = 12
 _MOST_NAMED: Final = 3
 Bindings = Mapping[str, Mapping[str, Any]]
@@ -165,7 +164,7 @@ class Settling(Struct, frozen=True):
         """Compare the bindings that were foretold with those that the hub decided for."""
         claims: list[Claim] = []
         misses: list[Miss] = []
-        foretold, observed = _picked(planned), _picked(shown)
+        foretold, observed = picked_of(planned), picked_of(shown)
         members = {*self.now, *foretold, *observed}
         changed = [] if self.before is None else list(_changes(self.before, self.now))
         is_sure = self.before is not None and not changed
@@ -206,14 +205,10 @@ class Settling(Struct, frozen=True):
 
 def is_decided_anew(prior: Bindings, planned: Bindings) -> bool:
     """Whether a plan foretells a decision of the hub, and no more than a rollout."""
-    if _picked(prior) != _picked(planned):
+    if picked_of(prior) != picked_of(planned):
         return True
-    names = _picked(planned) & prior.keys()
+    names = picked_of(planned) & prior.keys()
     return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in names)
-
-
-def _picked(bindings: Bindings) -> set[str]:
-    return {cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED}
 
 
 def _said(is_picked: bool) -> str:

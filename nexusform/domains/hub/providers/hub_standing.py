@@ -16,8 +16,10 @@ from nexusform.domains.fleet.importers.fleet_export import conditions_of, is_goi
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.words import counted, first_of
 
+LATEST: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE: Final = "kubernetes-fleet.io/parent-placement-namespace"
 _MOST_NAMED: Final = 4
+_PICKED: Final = ("Scheduled", "Bound")
 _FIELDS: Final = (
     "state",
     "previous_state",
@@ -164,13 +166,26 @@ def _not_there(
             if number is not None and foretold.get("resource_snapshot") == number:
                 continue  # the plan foretold that the rollout stops before it
             holds.append(f"{cluster} has {spec.get('resourceSnapshotName') or 'no snapshot'} yet")
+        elif _applies_otherwise(shown.placement, spec):
+            holds.append(f"{cluster} is still told to apply as before")
         else:
-            kind, reason = _why_not_ready(binding)
+            kind, reason = why_not_ready(binding)
             holds += [f"{cluster}: {reason}"] if reason and (cluster, kind) not in failing else []
     return holds
 
 
-def _why_not_ready(binding: Body) -> tuple[str, str]:
+def _applies_otherwise(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
+    """Whether a binding does not say yet how its placement is to be applied. The hub hands that on later than
+    it observes the placement, and nothing else of the binding changes.
+    """
+    said = ((placement.get("spec") or {}).get("strategy") or {}).get("applyStrategy")
+    told = binding_spec.get("applyStrategy")
+    if not isinstance(said, Mapping) or not isinstance(told, Mapping):
+        return False
+    return any(name in told and told[name] != value for name, value in said.items())
+
+
+def why_not_ready(binding: Body) -> tuple[str, str]:
     """Why a bound cluster is not ready: the condition that failed, "" for none, and words, "" where it is
     ready.
     """
@@ -185,6 +200,16 @@ def _why_not_ready(binding: Body) -> tuple[str, str]:
     return "", "not available yet"
 
 
+def is_as_foretold(planned: Mapping[str, Any], bindings: Mapping[str, Any]) -> bool:
+    """Whether a hub picked the clusters that were foretold."""
+    return picked_of(planned) == picked_of(bindings)
+
+
+def picked_of(bindings: Mapping[str, Any]) -> set[str]:
+    """The clusters that are picked."""
+    return {cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED}
+
+
 def snapshots_behind(planned: Mapping[str, Any], latest: int | None) -> bool:
     """Whether the newest snapshot of the hub is older than the one that was foretold."""
     foretold = [each.get("resource_snapshot") for each in planned.values() if isinstance(each, Mapping)]
@@ -194,9 +219,8 @@ def snapshots_behind(planned: Mapping[str, Any], latest: int | None) -> bool:
 
 def _latest(snapshots: Sequence[Body]) -> Body | None:
     """The snapshot that is marked as the latest."""
-    marked = "kubernetes-fleet.io/is-latest-snapshot"
     for each in snapshots:
-        if ((each.get("metadata") or {}).get("labels") or {}).get(marked) == "true":
+        if ((each.get("metadata") or {}).get("labels") or {}).get(LATEST) == "true":
             return each
     return None
 

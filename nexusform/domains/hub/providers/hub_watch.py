@@ -21,6 +21,7 @@ from nexusform.domains.hub.providers.hub_standing import (
     failures_foretold,
     generation_of,
     index_told,
+    is_as_foretold,
     name_of,
     placement_standing,
     run_standing,
@@ -34,6 +35,9 @@ _LONGEST_LOOK: Final = 5.0
 _BEHIND: Final = 1.0  # seconds after which bindings are asked for, since what follows them tells nothing
 _SLICE: Final = 0.2
 _QUIET: Final = 90.0  # seconds after which a snapshot that was foretold will not come any more
+# Seconds after which a decision counts that is not as foretold: where members were changed in the same apply
+# the hub decides once more, and until then it shows the decision of before as final.
+_DOUBT: Final = 15.0
 _PLACEMENT_SHOWS: Final = 120.0  # seconds in which a placement of the same apply has to appear
 _PICKS_AGAIN: Final = 10.0  # seconds in which a hub picks again after an eviction
 _STANDS_AGAIN: Final = 120.0  # seconds after which an eviction waits no longer for what comes in its place
@@ -118,6 +122,8 @@ class Watch(Struct, frozen=True):
             behind = last.done and snapshots_behind(planned, last.latest) and not external
             if behind and elapsed < _QUIET:
                 return False, "the hub has not taken a snapshot of the new content yet"
+            if last.done and planned and elapsed < _DOUBT and not is_as_foretold(planned, last.bindings):
+                return False, "the hub has not picked the clusters that were foretold"
             return last.done, last.words
 
         def changes() -> int | None:

@@ -13,7 +13,7 @@ from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import MEMBER
 from nexusform.domains.hub.api.hub_mirror import Mirrors
-from nexusform.domains.hub.api.hub_words import Refused
+from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_approvals import approve
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVALS,
@@ -35,6 +35,7 @@ from nexusform.domains.hub.providers.hub_objects import (
     path_needed,
     uid_of,
 )
+from nexusform.domains.hub.providers.hub_overrides import OVERRIDES, OverrideLook
 from nexusform.domains.hub.providers.hub_owners import left_to_others
 from nexusform.domains.hub.providers.hub_refusals import (
     no_member,
@@ -102,6 +103,8 @@ class Writing(Struct, frozen=True):
             self._delete_one(each, uid if len(sent) == 1 else "")
         if self._kind in PLACEMENTS:
             self._watch.gone(*named(self._kind, self.request.prior or {}), sent[0].path, uid)
+        elif self._kind in OVERRIDES:
+            self._await_override(self.request.prior or {}, gone=True)
 
     def _delete_one(self, each: Sent, uid: str) -> None:
         body = self._standing(each)
@@ -240,6 +243,8 @@ class Writing(Struct, frozen=True):
             return replace(answer, claims=settled.claims)
         if self._kind in RUNS:
             self._await_run()
+        elif self._kind in OVERRIDES:
+            self._await_override(planned, gone=False)
         elif self._kind == EVICTION:
             why = self._watch.eviction(objects_of(self._kind, planned)[0].path, str(planned["name"]))
             if why:
@@ -264,6 +269,18 @@ class Writing(Struct, frozen=True):
         now = figures_of(self.hub.list(MEMBER.collection))
         settling = replace(settling, now=now, version=hub_version(self.hub))
         return settling.settle(name, planned, shown)
+
+    def _await_override(self, attributes: Values, *, gone: bool) -> None:
+        """Wait until the clusters of the placement that an override names have it, or have it no more."""
+        try:
+            looking = OverrideLook(self.hub, self._kind, attributes, gone=gone)
+            what = f"The rollout of {attributes.get('name')}"
+            self._watch.until(looking.look, what)
+        except Refused as refused:
+            if refused.kind is not Refusal.RIGHTS:
+                raise
+            words = f"it is not waited for until its clusters have it: {refused.missing_right}"
+            self.request.tell(StepNews(words=words))
 
     def _await_run(self) -> None:
         """Raises ProviderProblem for a run that ended without success."""

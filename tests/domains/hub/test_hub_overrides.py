@@ -1,0 +1,178 @@
+"""An apply that changes an override ends when the clusters have it, and not when the hub has noted it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.test_fleet_provider import write
+
+OVERRIDE = """
+resource "fleet_resource_override" "color" {{
+  provider  = fleet
+  name      = "color"
+  namespace = "web"
+  {names}
+  resource_selector {{
+    group   = ""
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }}
+  policy {{
+    override_rule {{
+      cluster_selector {{}}
+      json_patch_override {{
+        op    = "add"
+        path  = "/data/color"
+        value = jsonencode("{color}")
+      }}
+    }}
+  }}
+  depends_on = [fleet_hub_manifest.web]
+}}
+"""
+NAMES = 'placement {\n    name = "web"\n  }'
+
+
+def write_with(color: str, names: str = NAMES) -> None:
+    write(timeout="1s")
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(OVERRIDE.format(color=color, names=names))
+
+
+def brought(hub: HubServer) -> set[str]:
+    """The override snapshots that bindings name."""
+    lists = [binding["spec"]["resourceOverrideSnapshots"] for binding in hub.all("ClusterResourceBinding")]
+    return {each["name"] for listed in lists for each in listed}
+
+
+def begin(told: Told) -> None:
+    write(timeout="1s")
+    assert told("apply", "-auto-approve")[0] == 0
+
+
+def test_a_new_override_is_waited_for_until_the_clusters_have_it(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    begin(told)
+    controller.overrides_wait = True
+    write_with("red")
+    code, said = told("apply", "-auto-approve")
+    assert (code, "The apply waits" in said) == (1, True), said
+    assert "the hub has not taken a snapshot of web/color yet" in said
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes" in said) == (2, False), said
+    assert "change-goes-on ResourceOverride web/color waits" in said
+    controller.overrides_wait = False
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert brought(hub) == {"color-0"}
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
+def test_a_change_of_an_override_is_waited_for(hub: HubServer, controller: Controller, told: Told) -> None:
+    write_with("red")
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.overrides_wait = True
+    write_with("blue")
+    assert told("apply", "-auto-approve")[0] == 1
+    controller.overrides_wait = False
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert brought(hub) == {"color-1"}
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
+def test_what_an_override_made_is_taken_back_before_its_deletion_ends(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    write_with("red")
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.overrides_wait = True
+    write(timeout="1s")
+    code, said = told("apply", "-auto-approve")
+    assert (code, "The apply waits" in said) == (1, True), said
+    assert "lon1 still has it" in said
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes" in said) == (2, False), said
+    controller.overrides_wait = False
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert brought(hub) == set()
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
+def test_a_cluster_that_fails_under_an_override_ends_the_wait(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    begin(told)
+    controller.stuck.add("lon1")
+    write_with("red")
+    said = told("apply", "-auto-approve")[1]
+    assert "fleet_resource_override.color: Creation complete" in said
+    assert brought(hub) == {"color-0"}
+
+
+def test_an_override_that_names_no_placement_is_there_once_the_hub_has_noted_it(
+    hub: HubServer, told: Told
+) -> None:
+    begin(told)
+    write_with("red", names="")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert [each["metadata"]["name"] for each in hub.all("ResourceOverrideSnapshot")] == ["color-0"]
+
+
+def test_a_decision_that_comes_late_is_no_miss(
+    hub: HubServer, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_watch._DOUBT", 600.0)
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    write(number=3)
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    controller.late = 12
+    code, said = told("apply", "x.nfplan")
+    assert code == 0, said
+    assert "1 of 1 predictions came true" in said
+    assert len(hub.all("ClusterResourceBinding")) == 3
+
+
+def test_what_goes_while_a_plan_reads_is_read_as_it_stood(hub: HubServer, told: Told) -> None:
+    begin(told)
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}, "setup")
+    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "other"}
+    other = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+        "metadata": {"name": "other"},
+        "spec": {"resourceSelectors": [selector], "policy": {"placementType": "PickAll"}},
+    }
+    hub.put(other, "kubectl")
+    hub.act()
+    asked: list[str] = []
+
+    def leave_between(method: str, path: str) -> int | None:
+        if path.endswith("/clusterresourcebindings") and not asked:
+            asked.append(f"{method} {path}")
+            hub.remove(other)
+            hub.act()
+        return None
+
+    hub.faults = leave_between
+    code, said = told("plan", "-detailed-exitcode")
+    assert asked
+    assert (code, "No changes." in said) == (0, True), said
+
+
+def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(hub: HubServer, told: Told) -> None:
+    begin(told)
+    hub.happened.forget()
+    hub.happened.oldest += 10**6
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
