@@ -316,6 +316,8 @@ def test_a_hostile_merge_request_learns_and_commands_nothing(
     assert TOKEN not in note
     assert "job-token" not in note
     assert COMMAND.search(note) is None, note
+    # What init refused is told, not that there was no init.
+    assert "Missing backend setting" not in note
     assert not any(place.document for place in store.places.values())
 
 

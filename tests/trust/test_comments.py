@@ -12,7 +12,7 @@ from nexusform.rendering.pull_request.markdown_parts import escaped, fenced, obe
 
 TESTS = Path(__file__).parent.parent
 COMMAND = re.compile(r"^\s*(/[a-z]|bors |@)", re.MULTILINE)
-REFERENCE = re.compile(r"(?<![\w/])(?:[#!]\d|gh-\d)|(?<![\w`])@\w", re.IGNORECASE)
+REFERENCE = re.compile(r"(?<![\w/])(?:[#!]\d|gh-\d)|(?<!\w)@\w", re.IGNORECASE | re.ASCII)
 
 HOSTILE = [
     "/approve",
@@ -34,6 +34,11 @@ HOSTILE = [
     "@octocat",
     "x\n@dependabot merge",
     "@org/team",
+    "`@all",
+    "a ` @all `@all",
+    "\u00e9@all",
+    "\u65e5\u672c@all",
+    "\u00e9gh-7",
     "#1",
     "owner/repo#12",
     "GH-7",

@@ -177,3 +177,12 @@ def test_characters_that_nobody_sees_are_told_of(nf: Callable[..., Told], name: 
 def test_a_byte_order_mark_and_visible_letters_are_not_told_of(nf: Callable[..., Told]) -> None:
     Path("main.nf.hcl").write_text('\ufeff# Grüße, 日本\noutput "x" {\n  value = "ä"\n}\n', encoding="utf-8")
     assert "Hidden characters" not in nf("validate")[1]
+
+
+def test_the_name_of_a_file_stays_on_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x\nApply complete!\n.nf.hcl").write_text("a {")
+    assert run(["validate"]) == 1
+    assert "on x\\nApply complete!\\n.nf.hcl line 1" in " ".join(capsys.readouterr().err.split())

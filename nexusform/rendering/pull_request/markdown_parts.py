@@ -48,10 +48,11 @@ def prose(text: str) -> str:
 
 _SIGNS: Final = re.compile(r"([\\`*_\[\]|#])")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
-# A code host sends mail to whom a comment mentions; an e-mail address mentions nobody.
-_MENTION: Final = re.compile(r"(?<![\w`])@(?=\w)")
+# A code host sends mail to whom a comment mentions; an e-mail address mentions nobody. Letters are those of
+# ASCII to it: after any other one, or after a backtick that closes nothing, a name is a mention.
+_MENTION: Final = re.compile(r"(?<!\w)@(?=\w)", re.ASCII)
 # An issue or a merge request that is referred to says so to all who follow it.
-_REFERENCE: Final = re.compile(r"(\\#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE)
+_REFERENCE: Final = re.compile(r"(\\#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE | re.ASCII)
 _NOTHING: Final = "<span></span>"
 
 

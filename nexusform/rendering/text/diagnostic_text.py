@@ -90,7 +90,7 @@ def _place(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Paint
     if subject is None:
         return [*lines, *_notes(diagnostic, paint, width)]
     inside = f", in {harmless(diagnostic.block)}" if diagnostic.block else ""
-    lines += indented(f"  on {harmless(subject.filename)} line {subject.start.line}{inside}:", 5, width)
+    lines += indented(f"  on {_file(subject)} line {subject.start.line}{inside}:", 5, width)
     snippet = snippet_of(diagnostic, files)
     if snippet is None:
         lines.append("  (source code not available)")
@@ -209,12 +209,17 @@ def _compact(diagnostics: Iterable[Diagnostic], width: int) -> str:
     return "\n".join(lines)
 
 
+def _file(place: Span) -> str:
+    """The name of a file, which may hold a line end."""
+    return harmless(place.filename).replace("\n", "\\n")
+
+
 def _compact_lines(alike: Sequence[Diagnostic]) -> list[str]:
     """Diagnostics that say the same, in two lines."""
     lines = [f"- {harmless(alike[0].summary)}"]
     subject = alike[0].subject
     if subject is not None:
-        lines.append(f"  on {harmless(subject.filename)} line {subject.start.line}")
+        lines.append(f"  on {_file(subject)} line {subject.start.line}")
     if len(alike) > 1:
         lines.append(f"  (and {len(alike) - 1} more)")
     return lines

@@ -1,0 +1,305 @@
+"""GitHub's composite action, run step by step as a runner would: conditions, expressions, outputs, artifacts,
+a `gh`, and the recipe's own JavaScript before a stand-in of the API.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct, field
+
+CI = Path(__file__).parents[2] / "docs" / "ci"
+ACTION: dict[str, Any] = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
+EXPLAIN: dict[str, Any] = yaml.safe_load((CI / "github" / "explain.yml").read_text(encoding="utf-8"))
+TOKEN = "ghs_canary_4be1"
+NAME = re.compile(r"\b(?:inputs|steps|github|runner|env)(?:\.[\w-]+)+")
+
+GH = f"""#!{sys.executable} -I
+import json, os, pathlib, shutil, sys
+host = pathlib.Path(os.environ["GH_HOST_DIRECTORY"])
+words = sys.argv[1:]
+assert os.environ["GH_TOKEN"] == {TOKEN!r}
+def after(flag):
+    return words[words.index(flag) + 1] if flag in words else ""
+def kept(name):
+    return json.loads((host / name).read_text())
+if words[0] == "api" and words[1].endswith("/comments"):
+    text = pathlib.Path(after("-F").removeprefix("body=@")).read_text()
+    (host / "answers.json").write_text(json.dumps([*kept("answers.json"), text]))
+elif words[0] == "api" and words[1].endswith("/pulls"):
+    assert "merge_commit_sha == env.GITHUB_SHA" in after("--jq")
+    sha = os.environ["GITHUB_SHA"]
+    merged = [one for one in kept("pulls.json") if one["merged_at"] and one["merge_commit_sha"] == sha]
+    print(merged[0]["head"]["sha"] if merged else "")
+elif words[0] == "api":
+    number = int(words[1].rpartition("/")[2])
+    (pull,) = [one for one in kept("pulls.json") if one["number"] == number]
+    print(pull["head"]["sha"])
+elif words[:2] == ["run", "list"]:
+    for run in kept("runs.json"):
+        asked = {{"sha": after("--commit"), "event": after("--event"), "conclusion": after("--status")}}
+        if all(run[name] == value for name, value in asked.items() if value):
+            print(run["id"])
+elif words[:2] == ["run", "download"]:
+    source = host / "artifacts" / words[2] / after("--name")
+    if not source.is_dir():
+        sys.exit(1)
+    shutil.copytree(source, after("--dir"), dirs_exist_ok=True)
+else:
+    sys.exit(f"gh: unknown: {{words}}")
+"""
+# What actions/github-script gives to a script, as far as the recipe asks for it.
+SCRIPT = """
+const fs = require('fs');
+const file = process.env.COMMENTS;
+const comments = JSON.parse(fs.readFileSync(file, 'utf8'));
+const save = () => fs.writeFileSync(file, JSON.stringify(comments));
+const context = { repo: { owner: 'o', repo: 'r' }, issue: { number: 5 } };
+const issues = {
+  listComments: () => comments,
+  createComment: ({ body }) => { comments.push({ id: comments.length + 1, body }); save(); },
+  updateComment: ({ comment_id, body }) => {
+    comments.find((one) => one.id === comment_id).body = body;
+    save();
+  },
+};
+const github = { paginate: async (list, place) => list(place), rest: { issues } };
+(async () => { SCRIPT })();
+"""
+
+
+class Job(Struct):
+    """What one job did: whether it succeeded, all that was printed, and where it ran."""
+
+    clone: Path
+    temporary: Path
+    success: bool = True
+    log: str = ""
+    outputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+
+class Hub:
+    """A repository at GitHub: commits to clone, runs with artifacts, comments, and jobs of the recipes."""
+
+    def __init__(self, place: Path, nexusform: str) -> None:
+        self.place = place
+        self.jobs = 0
+        for name in ("bin", "artifacts"):
+            (place / name).mkdir()
+        for name in ("pulls", "runs", "comments", "answers"):
+            self.write(name, [])
+        self.program("gh", GH)
+        self.program("nexusform", f"#!/bin/sh\n{nexusform}\n")
+
+    def program(self, name: str, text: str) -> None:
+        file = self.place / "bin" / name
+        file.write_text(text)
+        file.chmod(0o755)
+
+    def read(self, name: str) -> list[Any]:
+        found: list[Any] = json.loads((self.place / f"{name}.json").read_text())
+        return found
+
+    def write(self, name: str, rows: Sequence[Any]) -> None:
+        (self.place / f"{name}.json").write_text(json.dumps(rows))
+
+    @property
+    def comments(self) -> list[str]:
+        return [comment["body"] for comment in self.read("comments")]
+
+    def plan(self, tree: Path, sha: str, variables: Mapping[str, str], **inputs: str) -> Job:
+        """The run of a pull request on its head, with its artifact at the host."""
+        number = len(self.read("runs")) + 1
+        job = self.job("plan", tree, number, sha, "pull_request", variables, inputs)
+        run = {"id": number, "sha": sha, "event": "pull_request"}
+        self.write(
+            "runs", [run | {"conclusion": "success" if job.success else "failure"}, *self.read("runs")]
+        )
+        return job
+
+    def merge(self, head: str, commit: str) -> None:
+        pull = {"number": 5, "merged_at": "2026-11-21", "merge_commit_sha": commit, "head": {"sha": head}}
+        self.write("pulls", [pull, *self.read("pulls")])
+
+    def after_merge(
+        self, tree: Path, commit: str, variables: Mapping[str, str], keys: Mapping[str, str], **inputs: str
+    ) -> list[Job]:
+        """The jobs of the push: sign where there are keys, and apply if that went well."""
+        run = 1000 + len(self.read("pulls"))
+        jobs: list[Job] = []
+        if keys:
+            signing = {"sign-key": keys["private"]}
+            jobs.append(self.job("sign", None, run, commit, "push", variables, signing))
+            if not jobs[0].success:
+                return jobs
+        verifying = {"verify-key": keys["public"]} if keys else {}
+        jobs.append(self.job("apply", tree, run, commit, "push", variables, verifying | inputs))
+        return jobs
+
+    def job(
+        self,
+        command: str,
+        tree: Path | None,
+        run: int,
+        sha: str,
+        event: str,
+        variables: Mapping[str, str],
+        inputs: Mapping[str, str],
+    ) -> Job:
+        job = self.fresh(tree)
+        given = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
+        given |= {"token": TOKEN, "directory": "lab", "command": command, "version": "none", **inputs}
+        known: dict[str, str] = {f"inputs.{name}": value for name, value in given.items()}
+        known |= self.surroundings(job, run, sha, event)
+        for step in ACTION["runs"]["steps"]:
+            self.step(step, job, known, variables)
+        return job
+
+    def explain(self, comment: str, sha: str) -> Job:
+        """The answer to a comment on the pull request, from the plan of its head."""
+        pull = {"number": 5, "merged_at": None, "merge_commit_sha": None, "head": {"sha": sha}}
+        self.write("pulls", [pull])
+        job = self.fresh(None)
+        known = self.surroundings(job, 2000, sha, "issue_comment")
+        known |= {"github.event.issue.number": "5", "github.event.comment.body": comment}
+        (described,) = EXPLAIN["jobs"].values()
+        assert self.holds(
+            described["if"].partition("&&")[0], {**known, "github.event.issue.pull_request": "x"}
+        )
+        variables = {key: self.filled(text, known) for key, text in described["env"].items()}
+        for step in described["steps"]:
+            self.step(step, job, known, {**variables, "ARTIFACT": "nexusformlab"})
+        return job
+
+    def fresh(self, tree: Path | None) -> Job:
+        self.jobs += 1
+        clone = self.place / f"job{self.jobs}" / "work"
+        clone.parent.mkdir()
+        if tree is None:
+            clone.mkdir()
+        else:
+            shutil.copytree(tree, clone, symlinks=True)
+        temporary = clone.parent / "temp"
+        temporary.mkdir()
+        return Job(clone, temporary)
+
+    def surroundings(self, job: Job, run: int, sha: str, event: str) -> dict[str, str]:
+        return {
+            "github.workspace": str(job.clone),
+            "github.token": TOKEN,
+            "github.event_name": event,
+            "github.event.pull_request.number": "5",
+            "github.server_url": "https://github.example",
+            "github.repository": "o/r",
+            "github.run_id": str(run),
+            "github.sha": sha,
+            "runner.temp": str(job.temporary),
+        }
+
+    def filled(self, text: object, known: Mapping[str, str]) -> str:
+        """A text of the recipe with its expressions replaced."""
+        return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda found: known.get(found[1], ""), str(text))
+
+    def holds(self, condition: str, known: Mapping[str, str]) -> bool:
+        """What an `if` says; the operators are those of the recipe, names that are not known are empty."""
+        python = NAME.sub(lambda found: repr(known.get(found[0], "")), condition)
+        for theirs, ours in (("&&", " and "), ("||", " or ")):
+            python = python.replace(theirs, ours)
+        return bool(eval(" ".join(python.split()), {"__builtins__": {}}))
+
+    def step(
+        self, step: dict[str, Any], job: Job, known: dict[str, str], variables: Mapping[str, str]
+    ) -> None:
+        said = str(step.get("run", step.get("uses")))
+        installs = "pip install" in said  # what packages come to is another test's
+        if installs or not job.success or not self.holds(step.get("if", "True"), known):
+            job.skipped.append(said)
+            return
+        own = {name: self.filled(text, known) for name, text in step.get("env", {}).items()}
+        environment = {**self.environment(job, known), **variables, **own}
+        place = self.filled(step.get("working-directory", job.clone), known)
+        if "run" in step:
+            words = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", self.filled(said, known)]
+            self.execute(words, place, environment, job)
+        else:
+            given = {name: self.filled(text, known) for name, text in step["with"].items()}
+            self.used(said.partition("@")[0], given, environment, job, known)
+        self.collect(step, job, known)
+
+    def environment(self, job: Job, known: Mapping[str, str]) -> dict[str, str]:
+        kept = {name: text for name, text in os.environ.items() if not name.startswith(("NF_", "GITHUB_"))}
+        return {
+            **kept,
+            "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}",
+            "GH_HOST_DIRECTORY": str(self.place),
+            "COMMENTS": str(self.place / "comments.json"),
+            "RUNNER_TEMP": str(job.temporary),
+            "GITHUB_OUTPUT": str(job.temporary / "outputs"),
+            "GITHUB_STEP_SUMMARY": str(job.temporary / "summary.md"),
+            "GITHUB_WORKSPACE": str(job.clone),
+            "GITHUB_REPOSITORY": known["github.repository"],
+            "GITHUB_SERVER_URL": known["github.server_url"],
+            "GITHUB_SHA": known["github.sha"],
+            "GITHUB_WORKFLOW": "nexusform",
+        }
+
+    def execute(self, words: list[str], place: str, environment: dict[str, str], job: Job) -> None:
+        done = subprocess.run(
+            words, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        job.success = done.returncode == 0
+        job.log += done.stdout.decode(errors="replace")
+
+    def collect(self, step: Mapping[str, Any], job: Job, known: dict[str, str]) -> None:
+        """What a step left in the file of outputs."""
+        file = job.temporary / "outputs"
+        lines = file.read_text().splitlines() if file.exists() else []
+        for name, _, value in (line.partition("=") for line in lines):
+            known[f"steps.{step.get('id', '')}.outputs.{name}"] = value
+            job.outputs.setdefault(step.get("id", ""), {})[name] = value
+        file.unlink(missing_ok=True)
+
+    def used(
+        self,
+        name: str,
+        given: Mapping[str, str],
+        environment: dict[str, str],
+        job: Job,
+        known: Mapping[str, str],
+    ) -> None:
+        """An action of somebody else's, as far as the recipe uses it."""
+        artifacts = self.place / "artifacts" / known["github.run_id"]
+        uses: dict[str, Callable[[], object]] = {
+            "actions/github-script": lambda: self.script(given["script"], environment, job),
+            "actions/upload-artifact": lambda: self.upload(given, artifacts),
+            "actions/download-artifact": lambda: shutil.copytree(
+                artifacts / given["name"], given["path"], dirs_exist_ok=True
+            ),
+        }
+        uses[name]()
+
+    def script(self, text: str, environment: dict[str, str], job: Job) -> None:
+        """The recipe's own JavaScript; without a node to run it what it would post is taken from its file."""
+        if shutil.which("node"):
+            self.execute(["node", "-e", SCRIPT.replace("SCRIPT", text)], str(job.clone), environment, job)
+            return
+        written = Path(environment["FOLDER"], "plan.md").read_text(encoding="utf-8")
+        self.write("comments", [{"id": 1, "body": f"<!-- nexusform -lab -->\n{written}"}])
+
+    def upload(self, given: Mapping[str, str], artifacts: Path) -> None:
+        source, target = Path(given["path"]), artifacts / given["name"]
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            target.mkdir(parents=True)
+            shutil.copy(source, target)

@@ -1,0 +1,213 @@
+"""GitHub's recipe from end to end: the action's own steps on fresh clones, two pull requests, kills, links,
+and pull requests of people who mean no good.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.bad_answers import bad_server, raw
+from tests.contracts.http_state_server import Store, state_server
+from tests.docs.github_jobs import TOKEN, Hub, Job
+from tests.docs.hostile_requests import REQUESTS, Files
+from tests.trust.test_comments import COMMAND, REFERENCE, text_of
+
+TEXT = """nexusform {{
+  backend "http" {{}}
+}}
+resource "nexus_site" "lab" {{
+  name = "lab"
+}}
+resource "nexus_rack" "r" {{
+  count         = {racks}
+  site_id       = nexus_site.lab.id
+  name          = "r${{count.index}}"
+  machine_count = 1
+}}
+"""
+# What a runner does when a step prints it, at the beginning of a line or, in the older form, anywhere.
+NAMES = (
+    "set-env|set-output|save-state|add-path|add-mask|add-matcher|remove-matcher|warning|error|notice|debug|group|"
+    "endgroup|echo|stop-commands"
+)
+RUNNER = re.compile(rf"^\s*::(?:{NAMES})\b.*::|##\[(?:{NAMES})\b.*\]", re.IGNORECASE)
+STOP = re.compile(r"\s*::stop-commands::(.+)")
+
+
+def obeyed(log: str) -> list[str]:
+    """The lines of a log that a runner takes for commands."""
+    found: list[str] = []
+    until = ""
+    for line in log.splitlines():
+        stop = STOP.match(line)
+        if until:
+            until = "" if line.strip() == f"::{until}::" else until
+        elif stop is not None:
+            until = stop[1]
+        elif RUNNER.search(line):
+            found.append(line)
+    return found
+
+
+OTHER = """-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF
+-----END PRIVATE KEY-----
+"""
+
+
+class Repository:
+    """Commits of one project, and a hub whose jobs keep the state at a server."""
+
+    def __init__(self, place: Path, state: str, store: Store) -> None:
+        self.place, self.store = place, store
+        (place / "hub").mkdir()
+        self.hub = Hub(place / "hub", f'NF_LIMIT_SECONDS=3 exec {sys.executable} -P -m nexusform "$@"')
+        self.settings = f"address={state}/lab\nlock_address={state}/lab/lock\n"
+        self.trees = 0
+
+    def tree(self, racks: int) -> Path:
+        self.trees += 1
+        tree = self.place / f"tree{self.trees}"
+        (tree / "lab").mkdir(parents=True)
+        (tree / ".git").mkdir()
+        (tree / ".git" / "config").write_text(f"extraheader = {TOKEN}")
+        (tree / "lab" / "main.nf.hcl").write_text(TEXT.format(racks=racks))
+        return tree
+
+    def plan(self, tree: Path, sha: str) -> Job:
+        variables = {"ARM_ACCESS_KEY": TOKEN, "ACTIONS_ID_TOKEN_REQUEST_TOKEN": TOKEN}
+        return self.hub.plan(tree, sha, variables, **{"backend-config": self.settings})
+
+    def after_merge(self, tree: Path, commit: str, keys: dict[str, str]) -> list[Job]:
+        return self.hub.after_merge(tree, commit, {}, keys, **{"backend-config": self.settings})
+
+    def add(self, tree: Path, files: Files, url: str) -> None:
+        """Lay the files of a request into a tree."""
+        for name, content in files.items():
+            file = tree / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.unlink(missing_ok=True)
+            if isinstance(content, bytes):
+                file.write_bytes(content)
+                continue
+            meant = content.replace("OUTSIDE", str(self.outside)).replace("URL", url)
+            if meant.startswith("->"):
+                file.symlink_to(meant[2:])
+            else:
+                file.write_text(meant)
+
+    @property
+    def outside(self) -> Path:
+        return self.place / "outside"
+
+    @property
+    def racks(self) -> int:
+        (document,) = [place.document for place in self.store.places.values() if place.document]
+        resources = json.loads(document)["resources"]
+        return sum(len(each["instances"]) for each in resources if each["type"] == "nexus_rack")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[Repository]:
+    with state_server() as (address, store):
+        yield Repository(tmp_path, address, store)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    place = tmp_path_factory.mktemp("keys")
+    key, public = place / "plan.key", place / "plan.pub"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    return {"private": key.read_text(), "public": public.read_text()}
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_two_pull_requests_are_planned_told_and_applied(
+    signed: bool, repository: Repository, keys: dict[str, str]
+) -> None:
+    for racks, head in ((1, "aaa1"), (3, "bbb1")):
+        tree = repository.tree(racks)
+        job = repository.plan(tree, head)
+        assert job.success, job.log
+        assert job.outputs["plan"]["exitcode"] == "2"
+        (comment,) = repository.hub.comments
+        assert "2 to add" in comment
+        repository.hub.merge(head, f"{head}merged")
+        jobs = repository.after_merge(tree, f"{head}merged", keys if signed else {})
+        assert all(job.success for job in jobs), jobs[-1].log
+        assert len(jobs) == 1 + signed
+        assert repository.racks == racks
+
+
+def test_a_plan_that_nobody_signed_is_not_applied(repository: Repository, keys: dict[str, str]) -> None:
+    tree = repository.tree(1)
+    assert repository.plan(tree, "aaa1").success
+    repository.hub.merge("aaa1", "merged1")
+    other = {
+        **keys,
+        "public": subprocess.check_output(["openssl", "pkey", "-pubout"], input=OTHER, text=True),
+    }
+    signing, applying = repository.after_merge(tree, "merged1", other)
+    assert signing.success
+    assert not applying.success
+    assert not any(place.document for place in repository.store.places.values())
+
+
+def test_a_plan_that_failed_or_was_killed_is_neither_kept_nor_applied(repository: Repository) -> None:
+    tree = repository.tree(1)
+    assert repository.plan(tree, "old1").success
+    dies = 'case "$*" in *" plan "*) kill -9 $$;; esac'
+    repository.hub.program("nexusform", f'#!/bin/sh\n{dies}\nexec {sys.executable} -P -m nexusform "$@"\n')
+    job = repository.plan(tree, "head1")
+    assert not job.success
+    assert "there is no plan (exit code 137)" in job.log
+    assert "planning failed" in repository.hub.comments[0]
+    repository.hub.merge("head1", "merged1")
+    (applying,) = repository.after_merge(tree, "merged1", {})
+    assert not applying.success
+    assert "no run on head1" in applying.log
+    assert not any(place.document for place in repository.store.places.values())
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_hostile_pull_request_learns_and_commands_nothing(name: str, repository: Repository) -> None:
+    repository.outside.mkdir()
+    (repository.outside / "secret").write_text(TOKEN)
+    (repository.outside / "secret.json").write_text(json.dumps({"locals": {"a": TOKEN}}))
+    (repository.outside / "main.nf.hcl").write_text(f'output "o" {{\n  value = "{TOKEN}"\n}}\n')
+    with bad_server(raw(b"")) as visited:
+        tree = repository.tree(1)
+        repository.add(tree, REQUESTS[name], visited.address)
+        job = repository.plan(tree, "head1")
+        log = job.log
+        if job.success:
+            log += repository.hub.explain("nexusform explain nexus_kubernetes_cluster.a", "head1").log
+        assert not visited.heads
+    assert not obeyed(log), obeyed(log)
+    assert not any(place.document for place in repository.store.places.values())
+    assert sorted(file.name for file in repository.outside.iterdir()) == [
+        "main.nf.hcl",
+        "secret",
+        "secret.json",
+    ]
+    assert sorted(file.name for file in repository.place.iterdir()) == ["hub", "outside", "tree1"]
+    assert "Traceback" not in log
+    said = [*repository.hub.comments, *repository.hub.read("answers")]
+    assert len(said) == 1 + job.success
+    # What init refused is told, not that there was no init.
+    assert "Missing backend setting" not in repository.hub.comments[0]
+    for comment in said:
+        assert COMMAND.search(comment) is None, COMMAND.search(comment)
+        assert REFERENCE.search(text_of(comment)) is None, REFERENCE.search(text_of(comment))
+        assert not re.search(r"<(?:img|script|a)\b|(?<!\\)\]\((?:javascript|data):", text_of(comment))
+    kept = [file for file in job.temporary.rglob("*") if file.is_file()]
+    assert not [file for file in kept if TOKEN.encode() in file.read_bytes()]
+    assert TOKEN not in "".join((*said, log))
