@@ -54,8 +54,9 @@ LEAVING: Final = (*DISTURBING, *DISMISSED)
 def effect_of(row: PlacementChange) -> Effect:
     """What becomes of the object of a row."""
     kind = KINDS[row.kind]
-    runs_before, runs_after = kind.runs(row.source), kind.runs(row.target)
     match row.action:
+        case PlacementAction.KEEP:
+            return _of_kept(row, runs=kind.runs(row.target))
         case PlacementAction.REMOVE:
             return Effect.REMOVED
         case PlacementAction.LOSE:
@@ -64,11 +65,10 @@ def effect_of(row: PlacementChange) -> Effect:
             return Effect.FORGOTTEN
         case PlacementAction.UPDATE:
             return Effect.UPDATED
-        case PlacementAction.KEEP:
-            return _of_kept(row, runs=runs_after)
         case PlacementAction.PLACE:
-            return Effect.PLACED if runs_after else Effect.WAITING
-    if not runs_after:
+            return Effect.PLACED if kind.runs(row.target) else Effect.WAITING
+    runs_before = kind.runs(row.source)
+    if not kind.runs(row.target):
         return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:
         return Effect.PLACED

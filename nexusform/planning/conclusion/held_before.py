@@ -119,7 +119,7 @@ def _changed(plan: Plan) -> frozenset[str]:
 def _is_rewritten(change: Change) -> bool:
     """Whether a text of a resource differs: documents are texts, or several by their names."""
     before, after = change.before or {}, change.after or {}
-    return any(_is_text(value) and before.get(name) != value for name, value in after.items())
+    return any(before.get(name) != value and _is_text(value) for name, value in after.items())
 
 
 def _is_text(value: Any) -> bool:

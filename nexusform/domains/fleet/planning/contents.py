@@ -274,9 +274,11 @@ class _Bodies:
 def objects_on_clusters(
     attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> dict[str, tuple[Manifest, ...]] | None:
-    """The objects that a placement of state has on each cluster; None when state does not tell."""
+    """The objects of a placement of state on each cluster that has any; None when state does not tell."""
     if not note or not is_noted(note):
         return None
+    if not note.get(_BODIES):
+        return {}
     contents = read_contents(note, read_bindings(attributes))
     return {cluster: rendered.manifests for cluster, rendered in contents.on_cluster.items()}
 

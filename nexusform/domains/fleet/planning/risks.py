@@ -85,10 +85,12 @@ def _spread_over_one(
     """A spread over locations of members that are all in one."""
     policy = placement.asked.written.policy
     keys = {constraint.topology_key for constraint in policy.spread} if policy is not None else set()
+    if _LOCATION not in keys:
+        return
     members_after = [member.now for member in members.values() if member.now is not None]
     locations = {member.labels.get(_LOCATION) for member in members_after}
     is_one_location = len(locations) == 1 and None not in locations
-    if _LOCATION in keys and len(members_after) > 1 and is_one_location:
+    if len(members_after) > 1 and is_one_location:
         text = (
             f"{placement.key} spreads over {_LOCATION}, and all {len(members_after)} members are in "
             f"{locations.pop()}: that keeps none of them apart. Spread over a label that tells them apart."
