@@ -34,7 +34,7 @@ class Rollout(Struct):
 
     `made` begins with the new pods that were just decided; `standing` counts those that stood before.
     `stuck`: it waits for a pod that cannot be placed, or for `unmade` ones that are `refused`. `further`:
-    numbers of new ones that replace nobody.
+    numbers of new ones that replace nobody. `hung` are old ones that no node takes, by number.
     """
 
     remaining: list[StandingPod]
@@ -45,6 +45,7 @@ class Rollout(Struct):
     unmade: int = 0
     refused: str = ""
     further: list[int] = field(default_factory=list)
+    hung: dict[int, PodSpec] = field(default_factory=dict)
 
     def lose(self, victims: Collection[StandingPod]) -> list[StandingPod]:
         """Old pods that were evicted are gone as if they had been replaced; which ones these are."""
@@ -56,7 +57,7 @@ class Rollout(Struct):
     @property
     def pods(self) -> int:
         """How many pods there are, old and new."""
-        return len(self.remaining) + self.standing + len(self.made)
+        return len(self.remaining) + len(self.hung) + self.standing + len(self.made)
 
     def waits(self) -> list[int]:
         """Numbers of new pods that no node takes."""
@@ -109,10 +110,10 @@ class _Replacement(Struct, frozen=True):
         """Deployment: at most `max_surge` pods too many, at most `max_unavailable` too few."""
         state = self.state
         missing = max(0, self.workload.replicas - state.standing - len(state.made))
-        ahead = [*(pod.number for pod in state.remaining), *state.further][:missing]
-        while ahead or state.remaining:
+        ahead = [*state.hung, *(pod.number for pod in state.remaining), *state.further][:missing]
+        while ahead or state.remaining or state.hung:
             came = self._place_waiting() + self._make_ahead(ahead)
-            went = self._drop_spare()
+            went = self._drop_spare() + self._clean_up()
             if not came and not went:
                 state.stuck = True
                 return
@@ -140,12 +141,24 @@ class _Replacement(Struct, frozen=True):
     def _drop_spare(self) -> int:
         """Take away old pods, as many as may be too few at once; how many those are."""
         workload, state = self.workload, self.state
-        running = state.pods - len(state.waits())
+        running = state.pods - len(state.waits()) - len(state.hung)
         spare = max(0, running - (workload.replicas - workload.max_unavailable))
         dropped = removal_order(workload.kind, state.remaining)[:spare]
         for pod in dropped:
             self._drop(pod)
         return len(dropped)
+
+    def _clean_up(self) -> int:
+        """Take away old pods that no node takes, as many as may be too few beside the new ones that wait; how
+        many those are.
+        """
+        workload, state = self.workload, self.state
+        least = workload.replicas - workload.max_unavailable
+        spare = max(0, state.pods - least - len(state.waits()))
+        going = list(state.hung)[:spare]
+        for number in going:
+            self.ledger.release(state.hung.pop(number))
+        return len(going)
 
     def _make(self, number: int) -> bool:
         """Whether a new pod is made; it gets a node if there is one."""

@@ -18,7 +18,7 @@ from nexusform.domains.pods.scheduling.daemons import DaemonRollout
 from nexusform.domains.pods.scheduling.forecast import PodOutcome, Prediction, Reach
 from nexusform.domains.pods.scheduling.preemption import Eviction, covers
 from nexusform.domains.pods.scheduling.quotas import Ledger
-from nexusform.domains.pods.scheduling.rollouts import Rollout, replace_pods
+from nexusform.domains.pods.scheduling.rolling import TemplateRollout
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.session import Look, Session, Verdict
 from nexusform.domains.pods.scheduling.work import (
@@ -28,7 +28,7 @@ from nexusform.domains.pods.scheduling.work import (
     as_paused,
     forecast_of,
     free_numbers,
-    grown_first,
+    hangs,
     queue_order,
     surplus_pods,
 )
@@ -182,11 +182,10 @@ class Predictor:
                 trigger = forecast.NODE_REMOVED if self._is_lost(pod) else forecast.NO_EXECUTE
                 work.to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
             else:
-                former = ordered.keeps_template(workload, pod)
-                again = PodToPlace(
-                    pod.number, waited=True, age=pod.age, made_from=pod.spec if former else None
-                )
-                work.to_place.append(again)
+                hung = hangs(workload, pod)
+                former = pod.spec if hung or ordered.keeps_template(workload, pod) else None
+                again = PodToPlace(pod.number, waited=True, age=pod.age, made_from=former)
+                (work.hung if hung else work.to_place).append(again)
         missing = max(0, workload.replicas - len(pods))
         numbers = free_numbers([pod.number for pod in pods], workload.first, missing)
         work.to_place += [PodToPlace(number, trigger=work.growth) for number in numbers]
@@ -246,6 +245,8 @@ class Predictor:
             for pod_to_place in work.to_place:
                 if not pod_to_place.is_new:
                     ledger.book(work.workload.pod)
+            for hung in work.hung:
+                ledger.book(hung.made_from or work.workload.pod)
         for work in sorted(works, key=lambda work: self.creation[work.workload.key]):
             admit_new(work, ledger)
 
@@ -263,7 +264,8 @@ class Predictor:
             # How many find a volume depends on who comes first.
             least = 0 if workload.pod.claims else further.least
             work.reach = Reach(stays + least, stays + further.most, further.exact and least == further.least)
-        ungrown = self._scale_out_first(work)
+        rollout = TemplateRollout(self.session, self.ledger, work)
+        rollout.begin()
         verdicts = self._place(work)
         self._bring_back()
         if all(verdict.node for verdict in verdicts.values()):
@@ -271,9 +273,10 @@ class Predictor:
         if work.is_daemon:
             verdicts |= DaemonRollout(self.session, work, self.nodes, verdicts).replace_pods()
             self._bring_back()
-        elif work.outdated and not workload.paused:
-            verdicts = self._roll(work, verdicts, ungrown)
+        elif rollout.is_due:
+            verdicts = rollout.go_on(verdicts)
             self._bring_back()
+        verdicts |= rollout.left_behind()
         by_number = {pod.number: pod for pod in work.to_place}
         for number, verdict in verdicts.items():
             work.made[number] = self._made(workload, verdict, by_number[number])
@@ -311,63 +314,13 @@ class Predictor:
         if pod.made_from is None:
             return self.session.place(workload.pod, workload.key, pod.number)
         verdict = self.session.place(pod.made_from, workload.key, pod.number)
-        if not verdict.node:
-            work.stuck = True
+        if not verdict.node or not workload.ordered:
+            work.stuck = work.stuck or not verdict.node
             return verdict
         age = self.session.age
         self.session.remove(StandingPod(workload.key, pod.number, verdict.node, pod.made_from, age))
         work.to_place[work.to_place.index(pod)] = replace(pod, made_from=None)
         return self.session.place(workload.pod, workload.key, pod.number)
-
-    def _scale_out_first(self, work: Work) -> list[int]:
-        """Scale the sets of former templates out before a rollout goes on, as the Deployment's controller
-        does when both change at once; the numbers that no node takes, which the rollout makes.
-        """
-        booked = {pod.number for pod in work.to_place}
-        ungrown: list[int] = []
-        for number, spec in grown_first(work).items():
-            if number not in booked and self.ledger.admit(spec):
-                continue
-            verdict = self.session.place(spec, work.workload.key, number)
-            if verdict.node:
-                age = self.session.age
-                work.outdated.append(StandingPod(work.workload.key, number, verdict.node, spec, age))
-                work.grown[number] = verdict.certain
-            else:
-                self.ledger.release(work.workload.pod)
-                ungrown.append(number)
-        return ungrown
-
-    def _roll(self, work: Work, verdicts: dict[int, Verdict], further: list[int]) -> dict[int, Verdict]:
-        """Replace outdated pods step by step; the verdicts on all pods then, by their final numbers.
-        `further` are numbers of pods that are to come beside those that replace.
-        """
-        workload = work.workload
-        old_nodes = {pod.number: pod.node for pod in work.outdated if pod.number not in work.grown}
-        state = Rollout(list(work.outdated), dict(verdicts), len(work.keeps), further=further)
-        state.unmade = work.not_made
-        replace_pods(self.session, workload, state, self.ledger)
-        work.outdated, work.stuck = state.remaining, state.stuck
-        if state.unmade:
-            work.not_made, work.refused = state.unmade, state.refused or work.refused
-        kept_numbers = {pod.number for pod in state.remaining}
-        # In a rollout that hangs, old and new pods stand side by side: the new ones take other numbers.
-        taken_numbers = kept_numbers | {pod.number for pod in work.keeps} | set(state.made)
-        final: dict[int, Verdict] = {}
-        for number, verdict in state.made.items():
-            if number in verdicts:
-                final[number] = verdict
-                continue
-            final_number, previous = number, old_nodes.get(number, "")
-            if number in kept_numbers:
-                final_number, previous = free_numbers(taken_numbers, workload.first, 1)[0], ""
-                taken_numbers.add(final_number)
-            final[final_number] = verdict
-            trigger = forecast.TEMPLATE_CHANGED if number in old_nodes else work.growth
-            work.to_place.append(PodToPlace(final_number, "", previous, trigger))
-        not_replaced = [pod for pod in state.gone if pod.number not in state.made and pod.number in old_nodes]
-        work.gone += [(pod, forecast.TEMPLATE_CHANGED) for pod in not_replaced]
-        return final
 
     # --- who was evicted ----------------------------------------------------------------------
 
@@ -577,12 +530,11 @@ class Predictor:
 
     def _as_made_first(self, work: Work, outcome: PodOutcome) -> PodOutcome:
         """A pod that stays; one that its set was given before the rollout began is placed."""
-        certain = work.grown.get(outcome.number)
-        if certain is None or outcome.spec is None or outcome.spec.template == work.workload.pod.template:
+        came = work.grown.get(outcome.number)
+        if came is None or outcome.spec is None or outcome.spec.template == work.workload.pod.template:
             return outcome
-        return replace(
-            outcome, action=forecast.PLACE, previous="", trigger=forecast.SCALE_OUT, certain=certain
-        )
+        certain, trigger = came
+        return replace(outcome, action=forecast.PLACE, previous="", trigger=trigger, certain=certain)
 
 
 def _removed(pod: StandingPod, trigger: str) -> PodOutcome:

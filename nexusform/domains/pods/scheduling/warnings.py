@@ -170,7 +170,9 @@ def _stuck(scene: Scene) -> Iterator[PodWarning]:
         return
     waiting = [outcome for outcome in scene.outcomes if outcome.pending]
     if waiting:
-        names = tuple(outcome.name for outcome in waiting)
+        former = tuple(outcome for outcome in waiting if _is_former(scene, outcome))
+        new = [outcome for outcome in waiting if outcome not in former] or waiting
+        names = tuple(outcome.name for outcome in new)
         # A DaemonSet without maxSurge takes the old pod of a node away first.
         away = scene.workload.kind == "DaemonSet" and scene.workload.surge_written in ("0", "0%")
         how = (
@@ -178,9 +180,9 @@ def _stuck(scene: Scene) -> Iterator[PodWarning]:
             if away
             else "cannot be placed beside the old ones"
         )
-        detail = f"its new pods ({few(names)}) {how}: {waiting[0].reason}{_of_former(scene, waiting[0])}"
+        detail = f"its new pods ({few(names)}) {how}: {new[0].reason}{_of_former(scene, former)}"
         pods = f"{len(names)} new {form(len(names), 'pod')}"
-        brief = f"{pods} {how}: {_decisive(scene, waiting[0])}"
+        brief = f"{pods} {how}: {_decisive(scene, new[0])}"
         yield scene.warn(STUCK, detail, brief=brief)
     elif scene.forecast.not_made:
         count = scene.forecast.not_made
@@ -189,13 +191,22 @@ def _stuck(scene: Scene) -> Iterator[PodWarning]:
         yield scene.warn(STUCK, detail)
 
 
-def _of_former(scene: Scene, pod: PodOutcome) -> str:
-    """What it takes for a Pending pod that stays of a former template."""
-    if pod.spec is None or pod.spec.template == scene.workload.pod.template:
+def _is_former(scene: Scene, pod: PodOutcome) -> bool:
+    return pod.spec is not None and pod.spec.template != scene.workload.pod.template
+
+
+def _of_former(scene: Scene, pods: Sequence[PodOutcome]) -> str:
+    """What becomes of Pending pods that stay of a former template, and what it takes."""
+    if not pods:
         return ""
+    names = tuple(pod.name for pod in pods)
+    if scene.workload.kind == "Deployment":
+        left = f"{len(names)} {form(len(names), 'pod')} of a former template ({few(names)})"
+        waits = form(len(names), "waits", "wait")
+        return f" {left} {waits} on: the Deployment takes none of them away before a new one runs."
     return (
-        f" {pod.name} is of the former template, and an ordered StatefulSet replaces no pod before it runs: "
-        f"delete it (kubectl delete pod -n {scene.workload.namespace} {pod.name})."
+        f" {names[0]} is of the former template, and an ordered StatefulSet replaces no pod before it runs: "
+        f"delete it (kubectl delete pod -n {scene.workload.namespace} {names[0]})."
     )
 
 

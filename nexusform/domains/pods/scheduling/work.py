@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome, Reach, WorkloadForecast
 from nexusform.domains.pods.scheduling.quotas import Ledger
 from nexusform.domains.pods.scheduling.rollouts import removal_order
-from nexusform.domains.pods.scheduling.scaling import growth_by_share, surplus_by_share
+from nexusform.domains.pods.scheduling.scaling import growth_by_share, sets_of, surplus_by_share
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, StandingPod, Strategy, Workload
 
 
@@ -38,8 +38,8 @@ class PodToPlace(Struct, frozen=True, order=True):
 
 class Work(Struct):
     """One workload on its way: pods that stay, pods to place, what was decided. `over` are those that kubelet
-    has refused for good; `grown` are outdated ones that are made
-    first, as their set was scaled out before the rollout began (number, whether that is certain); `beside`
+    has refused for good; `hung` wait with the former template that they were made from; `grown` are outdated
+    ones that got a node before the rollout began (number, whether that is certain, why); `beside`
     are daemons that wait for room beside those they replace. `spared` are pods of an ordered set that is too
     large, which go once all others run. `begun`: its turn has come.
     """
@@ -50,7 +50,8 @@ class Work(Struct):
     keeps: list[StandingPod] = field(default_factory=list)
     outdated: list[StandingPod] = field(default_factory=list)
     beside: list[StandingPod] = field(default_factory=list)
-    grown: dict[int, bool] = field(default_factory=dict)
+    hung: list[PodToPlace] = field(default_factory=list)
+    grown: dict[int, tuple[bool, str]] = field(default_factory=dict)
     over: list[StandingPod] = field(default_factory=list)
     spared: list[StandingPod] = field(default_factory=list)
     to_place: list[PodToPlace] = field(default_factory=list)
@@ -70,6 +71,13 @@ class Work(Struct):
     def growth(self) -> str:
         """Why a pod is made that was not there."""
         return forecast.SCALE_OUT if self.had_pods else forecast.NEW
+
+
+def hangs(workload: Workload, pod: StandingPod) -> bool:
+    """Whether a pod that no node took is of a set that its Deployment made before today's template."""
+    rolls = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+    former = pod.spec.template != workload.pod.template
+    return rolls and former and not (pod.node or pod.refused)
 
 
 def as_paused(workload: Workload, pods: Sequence[StandingPod]) -> Workload:
@@ -105,29 +113,33 @@ def surplus_pods(
         return [pod for pod in pods if not workload.first <= pod.number < end]
     # Lost pods count as Pending ones: they go first.
     present = [pod if stands(pod) else replace(pod, node="") for pod in pods]
-    numbers = {pod.number for pod in _beyond(workload, present)}
+    hung = {pod.number for pod in pods if hangs(workload, pod)}
+    numbers = {pod.number for pod in _beyond(workload, present, hung)}
     return [pod for pod in pods if pod.number in numbers]
 
 
-def _beyond(workload: Workload, pods: Sequence[StandingPod]) -> list[StandingPod]:
-    """The pods beyond what a workload may have. It may have fewer once no outdated pod is left among them."""
+def _beyond(workload: Workload, pods: Sequence[StandingPod], hung: Collection[int]) -> list[StandingPod]:
+    """The pods beyond what a workload may have. It may have fewer once no outdated pod is left among them, of
+    which those that are `hung` (numbers) have no node.
+    """
     going: list[StandingPod] = []
     for template, count in surplus_by_share(workload, pods).items():
         of_template = [pod for pod in pods if pod.spec.template == template]
         going += removal_order(workload.kind, of_template)[: max(0, count)]
     staying = [pod for pod in pods if pod not in going]
-    while (count := len(staying) - _allowed(workload, staying)) > 0:
+    while (count := len(staying) - _allowed(workload, staying, hung)) > 0:
         first_to_go = removal_order(workload.kind, staying)[:count]
         going += first_to_go
         staying = [pod for pod in staying if pod not in first_to_go]
     return going
 
 
-def _allowed(workload: Workload, pods: Iterable[StandingPod]) -> int:
+def _allowed(workload: Workload, pods: Iterable[StandingPod], hung: Collection[int]) -> int:
     """How many pods a workload may have: during a rolling update some more."""
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
         return workload.replicas
-    rolling = any(pod.node and pod.spec.template != workload.pod.template for pod in pods)
+    outdated = (pod for pod in pods if pod.spec.template != workload.pod.template)
+    rolling = any(pod.node or pod.number in hung for pod in outdated)
     surge = workload.max_surge if rolling else 0
     return workload.replicas + surge
 
@@ -138,19 +150,22 @@ def grown_first(work: Work) -> dict[int, PodSpec]:
     """
     workload = work.workload
     rolls = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
-    if not rolls or not work.outdated:
+    if not rolls or not (work.outdated or work.hung):
         return {}
     coming = [pod for pod in work.to_place if pod.is_new]
     others = [pod for pod in work.to_place if not pod.is_new]
     waiting = [
         StandingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in others if pod.waited
     ]
-    if not (work.keeps or waiting):
-        newest = max(work.outdated, key=lambda pod: (pod.age, -pod.number)).spec
+    hung = [
+        StandingPod(workload.key, pod.number, "", pod.made_from or workload.pod, pod.age) for pod in work.hung
+    ]
+    former = [*work.outdated, *hung]
+    if not (work.keeps or waiting) and len(sets_of(workload, former)) == 1:
         work.to_place = others
-        return dict.fromkeys([pod.number for pod in coming], newest)
-    specs, own = growth_by_share(workload, [*work.keeps, *work.outdated, *waiting])
-    taken = [pod.number for pod in (*work.keeps, *work.outdated)]
+        return dict.fromkeys([pod.number for pod in coming], former[0].spec)
+    specs, own = growth_by_share(workload, [*work.keeps, *former, *waiting])
+    taken = [pod.number for pod in (*work.keeps, *former)]
     taken += [pod.number for pod in work.to_place]
     # A paused one makes no further pods of its own but these; otherwise the rollout goes on.
     own = own if workload.paused else 0

@@ -1,0 +1,162 @@
+"""Deployments whose pods wait while their template changes: how many of which template run and wait then.
+
+Each story was played by a running kube-controller-manager and kube-scheduler (1.34.4) on three nodes of four
+CPUs; where the figures turn on who is faster, no pod had become ready before the controller looked again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling.forecast import REMOVE, Prediction
+from nexusform.domains.pods.scheduling.scheduler import predict
+from nexusform.domains.pods.scheduling.workloads import (
+    Cluster,
+    Node,
+    PodSpec,
+    Requests,
+    StandingPod,
+    Strategy,
+    Workload,
+)
+
+NODES = tuple(Node(f"n{at}", cpu=4000, memory=16 << 30) for at in range(3))
+
+
+def deployment(text: str) -> Workload:
+    """`6 a 100` is six pods of template a with 100 milli-CPUs each, `6 b hung` six that no node takes; `0%`
+    behind it allows a surge of half and no pod missing.
+    """
+    replicas, template, size, *more = text.split()
+    count = int(replicas)
+    asked = 99_000 if size == "hung" else int(size)
+    spec = PodSpec(requests=Requests(cpu=asked), template=template)
+    surge = (count + 1) // 2 if more else -(-count // 4)
+    return Workload(
+        "Deployment", "default", "web", count, spec, Strategy.ROLLING, surge, 0 if more else count // 4
+    )
+
+
+def told(workload: Workload, found: Prediction) -> str:
+    """`5 run, 1 run of old, 4 wait, 3 wait of old`, as far as there are any."""
+    counts: Counter[str] = Counter()
+    for outcome in found.outcomes:
+        if outcome.action != REMOVE:
+            old = outcome.spec is not None and outcome.spec.template != workload.pod.template
+            counts[f"{'run' if outcome.node else 'wait'}{' of old' if old else ''}"] += 1
+    return ", ".join(f"{counts[key]} {key}" for key in sorted(counts))
+
+
+def played(steps: str) -> list[str]:
+    """What is told of each step; nothing may change where a step is asked for once more."""
+    standing: list[StandingPod] = []
+    before: Workload | None = None
+    tale: list[str] = []
+    for step in steps.split("; "):
+        workload = asked = deployment(step)
+        if before is not None and before.replicas != asked.replicas:
+            workload = replace(asked, most_before=before.replicas + before.max_surge)
+        found = predict(Cluster("k", NODES), standing, [workload])
+        tale.append(told(workload, found))
+        standing = [
+            StandingPod(each.workload, each.number, each.node, each.spec or asked.pod)
+            for each in found.outcomes
+            if each.action != REMOVE
+        ]
+        again = predict(Cluster("k", NODES), standing, [asked])
+        assert {each.action for each in again.outcomes} <= {"keep"}, step
+        before = asked
+    return tale
+
+
+STORIES = [
+    # Three templates that hang, and a scale-out together with the third.
+    (
+        "6 a 100; 6 b hung; 6 c hung; 12 d hung",
+        ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"],
+    ),
+    (
+        "6 a 100; 6 b hung; 12 c hung",
+        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"],
+    ),
+    (
+        "4 a 100; 4 b hung; 4 c hung; 9 d hung",
+        ["4 run", "3 run of old, 2 wait", "3 run of old, 2 wait", "3 run of old, 5 wait, 4 wait of old"],
+    ),
+    (
+        "6 a 100 0%; 6 b hung 0%; 6 c hung 0%; 10 d hung 0%",
+        ["6 run", "6 run of old, 3 wait", "6 run of old, 3 wait", "6 run of old, 5 wait, 4 wait of old"],
+    ),
+    (
+        "6 a 100; 6 b hung; 6 c hung; 6 d hung; 12 d hung",
+        ["6 run", *["5 run of old, 3 wait"] * 3, "9 run of old, 6 wait"],
+    ),
+    ("6 a 100; 6 b hung; 7 c hung", ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait, 1 wait of old"]),
+    # Then a fourth, more of it, fewer of it; one that runs.
+    (
+        "6 a 100; 6 b hung; 12 c hung; 12 d hung",
+        ["6 run", "5 run of old, 3 wait", *["5 run of old, 6 wait, 4 wait of old"] * 2],
+    ),
+    (
+        "6 a 100; 6 b hung; 12 c hung; 7 c hung",
+        [
+            "6 run",
+            "5 run of old, 3 wait",
+            "5 run of old, 6 wait, 4 wait of old",
+            "3 run of old, 4 wait, 2 wait of old",
+        ],
+    ),
+    (
+        "6 a 100; 6 b hung; 12 c hung; 2 c hung",
+        [
+            "6 run",
+            "5 run of old, 3 wait",
+            "5 run of old, 6 wait, 4 wait of old",
+            "1 run of old, 1 wait, 1 wait of old",
+        ],
+    ),
+    (
+        "6 a 100; 6 b hung; 12 c hung; 12 d 100",
+        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old", "12 run"],
+    ),
+    ("6 a 100; 6 b hung; 6 c hung; 12 d 100", ["6 run", *["5 run of old, 3 wait"] * 2, "12 run"]),
+    # Back to what runs; the other way round.
+    ("4 a 100; 4 b hung; 4 a 100", ["4 run", "3 run of old, 2 wait", "4 run"]),
+    ("6 a 100; 6 b hung; 6 c hung; 12 a 100", ["6 run", *["5 run of old, 3 wait"] * 2, "12 run"]),
+    (
+        "6 a 100; 6 b hung; 6 c hung; 12 b hung",
+        ["6 run", *["5 run of old, 3 wait"] * 2, "5 run of old, 6 wait, 4 wait of old"],
+    ),
+    # None has ever run.
+    ("4 a hung; 4 b hung", ["4 wait", "2 wait, 3 wait of old"]),
+    ("4 a hung; 4 b hung; 4 c hung", ["4 wait", *["2 wait, 3 wait of old"] * 2]),
+    ("4 a hung; 9 b hung", ["4 wait", "5 wait, 7 wait of old"]),
+    ("8 a hung; 3 b hung", ["8 wait", "1 wait, 3 wait of old"]),
+    ("4 a hung; 4 b 100", ["4 wait", "4 run"]),
+    # The nodes take three of them.
+    ("5 a 4000; 5 b 4000", ["3 run, 2 wait", "3 run of old, 3 wait, 1 wait of old"]),
+    ("6 a 4000; 6 b 4000", ["3 run, 3 wait", "3 run of old, 3 wait, 2 wait of old"]),
+    ("9 a 4000; 9 b 3000", ["3 run, 6 wait", "3 run of old, 5 wait, 4 wait of old"]),
+    ("3 a 4000; 6 b 4000", ["3 run", "3 run of old, 3 wait, 2 wait of old"]),
+    ("3 a 4000; 8 b 3000", ["3 run", "3 run of old, 4 wait, 3 wait of old"]),
+    (
+        "3 a 4000; 12 b 4000; 12 c 4000",
+        ["3 run", *["3 run of old, 6 wait, 6 wait of old"] * 2],
+    ),
+    (
+        "8 a 4000; 8 b hung; 10 c hung",
+        [
+            "3 run, 5 wait",
+            "3 run of old, 4 wait, 3 wait of old",
+            "3 run of old, 5 wait, 5 wait of old",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("steps", "expected"), STORIES, ids=[steps for steps, _ in STORIES])
+def test_who_runs_and_who_waits(steps: str, expected: list[str]) -> None:
+    assert played(steps) == expected
