@@ -83,6 +83,19 @@ class PoolDemand(Struct, frozen=True):
         return self.terms.hints
 
 
+class ClaimDemand(Struct, frozen=True):
+    """What the claims of pods on one cluster ask of the storage of its site: how many bytes in all, and how
+    many of them belong to no volume that could stand already (fewer than none where volumes go). `unsized` is
+    a claim of which nobody can read how much it asks, "" where there is none. `unlooked` are the bytes of
+    each claim that stands and of which nobody says whether it has its volume.
+    """
+
+    size: int = 0
+    waiting: int = 0
+    unsized: str = ""
+    unlooked: tuple[int, ...] = ()
+
+
 class VmDemand(Struct, frozen=True):
     """All VMs that one resource wants: whose they are and on which site.
 

@@ -2,7 +2,7 @@
 
 # What other rooms may use of this one.
 DOOR = {
-    "phases": "Contribution HostedWorkload Instances Phases",
+    "phases": "claimed_in Contribution HostedWorkload Instances Phases",
     "planner": "make_plan",
     "pool_reasons": "explain_pools",
     "request": "Adjustment DataValues Imported PlanRequest Progress",

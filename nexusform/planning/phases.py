@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address
+from nexusform.demands import ClaimDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.domain_table import Domain, domains
 from nexusform.planning.instances.blocks import Blocks
@@ -25,7 +26,7 @@ from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.plans.plan import Disruptions, PassedOver, PlacementChange, Rollout
 from nexusform.ports import Registries
-from nexusform.state.objects import State
+from nexusform.state.objects import InstanceState, State
 
 
 class HostedWorkload(Struct, frozen=True):
@@ -56,7 +57,8 @@ class Contribution(Struct, frozen=True):
     `rows` of all that it places, `rollouts` and `passed_over` as the plan shows them; `shown`: what objects
     begin with instead of what state has. `hosted()` are the workloads on VMs after the plan.
     `findings(instances, risks)` is what is to be said of them; `risks` only where everything has its place.
-    `disruptions(cluster_id, nodes)`: what draining these nodes of a cluster meets.
+    `disruptions(cluster_id, nodes)`: what draining these nodes of a cluster meets. `claimed()`: what is
+    claimed of storage before the plan and after it, by the id of each cluster that anything is known of.
     `detail` is the domain's own record, for its own explanations.
     """
 
@@ -68,6 +70,7 @@ class Contribution(Struct, frozen=True):
     hosted: Callable[[], Sequence[HostedWorkload]] = tuple
     findings: Callable[..., list[Diagnostic]] = _no_findings
     disruptions: Callable[[str, Collection[str]], Disruptions] = _no_disruptions
+    claimed: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
     detail: object = None
 
 
@@ -79,7 +82,8 @@ class Phases(Struct, frozen=True):
 
     `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` where everything is destroyed. `answer(blocks,
     ground, contribution, evaluation)` gives the domain's data blocks that ask what else would fit, once
-    everything has its place. `hosted(state, registries)` are the workloads of a state.
+    everything has its place. `hosted(state, registries)` are the workloads of a state, `claimed(instances,
+    registries)` what they claim of storage, by the cluster's id.
     `found_lost(prior, registries)` has a row for everything of state whose ground was found to be gone.
     """
 
@@ -87,6 +91,7 @@ class Phases(Struct, frozen=True):
     remove: Callable[[Blocks, Iterable[VmObject]], Contribution]
     answer: Callable[[Blocks, VmWorld, Contribution, Evaluation], list[Diagnostic]]
     hosted: Callable[[State, Registries], list[HostedWorkload]]
+    claimed: Callable[[Mapping[Address, InstanceState], Registries], Mapping[str, ClaimDemand]]
     found_lost: Callable[[Prior, Registries], Iterator[PlacementChange]]
 
 
@@ -135,6 +140,16 @@ def hosted_in(state: State, registries: Registries) -> list[HostedWorkload]:
         if not types.isdisjoint(domain.resource_types):
             found += _phases_of(domain).hosted(state, registries)
     return found
+
+
+def claimed_in(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, ClaimDemand]:
+    """What pods of objects that stand claim of storage, by the cluster's id."""
+    types = {address.type for address in instances}
+    claimed: dict[str, ClaimDemand] = {}
+    for domain in _with_phases():
+        if not types.isdisjoint(domain.resource_types):
+            claimed |= _phases_of(domain).claimed(instances, registries)
+    return claimed
 
 
 def found_lost_in(prior: Prior, registries: Registries) -> Iterator[PlacementChange]:

@@ -8,21 +8,25 @@ addresses for its own and does not say which: what is left is at most what stand
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
-from nexusform.demands import PoolDemand, VmDemand
-from nexusform.words import counted
+from nexusform.demands import ClaimDemand, PoolDemand, VmDemand
+from nexusform.words import counted, first_of
 
 # Under which key the note of a site holds its supplies.
 SUPPLIES: Final = "supplies"
 # Calico gives every node whole blocks of pod addresses, of this size where nobody says otherwise (/26).
 POD_BLOCK: Final = 64
 _MIB_OF_GIB: Final = 1024
+_MIB: Final = 1024**2
+_GIB: Final = 1024**3
+_MOST_NAMES: Final = 3
 
 
 class OtherKind(StrEnum):
@@ -33,6 +37,7 @@ class OtherKind(StrEnum):
     BALANCER_ADDRESSES = "bgp_pool"
     STORAGE = "storage_appliance"
     VOLUMES = "volumes"
+    CLAIMS = "claims"
 
 
 UNITS: Final[Mapping[OtherKind, str]] = {
@@ -41,6 +46,7 @@ UNITS: Final[Mapping[OtherKind, str]] = {
     OtherKind.BALANCER_ADDRESSES: "addresses",
     OtherKind.STORAGE: "GiB",
     OtherKind.VOLUMES: "GiB",
+    OtherKind.CLAIMS: "GiB",
 }
 
 
@@ -50,6 +56,7 @@ WORDS: Final[Mapping[OtherKind, str]] = {
     OtherKind.BALANCER_ADDRESSES: "addresses for load balancers",
     OtherKind.STORAGE: "storage",
     OtherKind.VOLUMES: "promised to volumes",
+    OtherKind.CLAIMS: "storage for claims of pods",
 }
 
 
@@ -99,7 +106,8 @@ class RuntimeVersion(Struct, frozen=True, array_like=True):
 
 
 class Supplies(Struct, frozen=True):
-    """What a site has; None for what was not captured. `volumes`: how many, and their MiB. `versions`: the
+    """What a site has; None for what was not captured. `volumes`: how many, and their MiB, `volume_sizes`:
+    how many there are of each MiB. `versions`: the
     Kubernetes versions that clusters there may have; `supported_until`: those of them of which the site says
     on which day support ends; `runtime`: what its machines run.
     """
@@ -111,6 +119,7 @@ class Supplies(Struct, frozen=True):
     clusters: tuple[ClusterNetworks, ...] = ()
     runtime: RuntimeVersion | None = None
     supported_until: tuple[tuple[str, str], ...] = ()
+    volume_sizes: tuple[tuple[int, int], ...] = ()
 
 
 class OtherRoom(Struct, frozen=True):
@@ -150,19 +159,21 @@ class OtherRoom(Struct, frozen=True):
 
 class Nodes(Struct, frozen=True):
     """The nodes of the managed clusters of a site by the cluster's name, and the most that an upgrade of one
-    adds at a time. `networks`: what configuration says of the network of nodes.
+    adds at a time. `networks`: what configuration says of the network of nodes. `claims`: what pods claim of
+    storage, for those clusters of which anything is known that runs there.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     surge: Mapping[str, int] = field(default_factory=dict)
     networks: Mapping[str, str] = field(default_factory=dict)
+    claims: Mapping[str, ClaimDemand] = field(default_factory=dict)
 
 
 def left_text(row: OtherRoom, free: int | None) -> str:
     """`3 of 30 (net-a)`, `not captured`, and that an upgrade asks for more."""
     if free is None:
         return "not captured"
-    short = f", an upgrade takes {row.surge:,}" if free < row.surge else ""
+    short = f", an upgrade takes {row.surge:,}" if free < row.surge and row.surge else ""
     return f"{free:,} of {row.total:,} ({row.name}{short})"
 
 
@@ -171,7 +182,8 @@ def lacking_text(row: OtherRoom) -> str:
     free = row.free or 0
     of = f" of {row.name}" if row.name else ""
     if free < 0:
-        return f"{WORDS[row.kind]}{of}: {row.used:,} are needed, and there are {row.total:,} at most"
+        gib = " GiB" if row.unit == "GiB" else ""
+        return f"{WORDS[row.kind]}{of}: {row.used:,}{gib} are needed, and there are {row.total:,} at most"
     left = f"{free:,} of {row.total:,} are left at most"
     return f"{WORDS[row.kind]}{of}: {left}, and an upgrade takes {row.surge:,}"
 
@@ -181,8 +193,9 @@ def note_of_supplies(supplies: Supplies) -> Mapping[str, Any]:
     noted = json.decode(json.encode(supplies))  # lists, as state has them when it is read again
     if supplies.runtime is None:  # notes of sites of which nobody told it stay as they are
         del noted["runtime"]
-    if not supplies.supported_until:
-        del noted["supported_until"]
+    for name in ("supported_until", "volume_sizes"):
+        if not noted[name]:
+            del noted[name]
     return {SUPPLIES: noted}
 
 
@@ -193,15 +206,21 @@ def noted_supplies(note: Mapping[str, Any] | None) -> Supplies | None:
 
 
 def nodes_of(
-    pools: Iterable[tuple[VmDemand, PoolDemand]], networks: Mapping[str, str] | None = None
+    pools: Iterable[tuple[VmDemand, PoolDemand]],
+    networks: Mapping[str, str] | None = None,
+    claimed: Mapping[str, ClaimDemand] | None = None,
 ) -> Nodes:
-    """Count the nodes of pools."""
+    """Count the nodes of pools; `claimed` is what pods claim, by the cluster's id."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
+    claims: dict[str, ClaimDemand] = {}
     for owner, pool in pools:
         counts[owner.cluster] += len(pool.numbers)
         surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge)
-    return Nodes(counts, surge, networks or {})
+        asked = (claimed or {}).get(owner.owner.partition(":")[2])
+        if asked is not None:
+            claims[owner.cluster] = asked
+    return Nodes(counts, surge, networks or {}, claims)
 
 
 def declared_network(attributes: Mapping[str, Any]) -> str:
@@ -227,6 +246,7 @@ def other_room(
         *_pod_blocks(supplies, counter),
         *_balancers(supplies),
         *_storage(supplies),
+        _claims(supplies, before, after),
     ]
     return tuple(replace(row, site_id=site_id, site=site) for row in rows)
 
@@ -310,10 +330,67 @@ def _storage(supplies: Supplies) -> Iterator[OtherRoom]:
         yield OtherRoom("", "", OtherKind.STORAGE, "")
     count, mib = supplies.volumes or (0, 0)
     promised = None if supplies.volumes is None else -(-mib // _MIB_OF_GIB)
-    capacities = [each.capacity for each in supplies.storage or ()]
-    total = sum(each or 0 for each in capacities) if capacities and None not in capacities else None
     name = "" if supplies.volumes is None else counted(count, "volume")
+    total = _on_appliances(supplies)
     yield OtherRoom("", "", OtherKind.VOLUMES, name, total=total, used_before=promised, used=promised)
+
+
+def _on_appliances(supplies: Supplies) -> int | None:
+    """The GiB of all appliances together; None where one does not say it."""
+    capacities = [each.capacity for each in supplies.storage or ()]
+    return sum(each or 0 for each in capacities) if capacities and None not in capacities else None
+
+
+def _claims(supplies: Supplies, before: Nodes, after: Nodes) -> OtherRoom:
+    """What pods claim, and what is promised to volumes beside them, against all appliances. Nothing is known
+    where no cluster shows what runs there.
+    """
+    claims = {**before.claims, **after.claims}
+    unknown = [cluster for cluster in after.counts if cluster not in claims]
+    unsized = [each.unsized for each in after.claims.values() if each.unsized]
+    notes = [f"not of {first_of(unknown, _MOST_NAMES)}"] if claims and unknown else []
+    notes += [f"{unsized[0]} does not say how much"] if unsized else []
+    name = first_of(sorted(claims), _MOST_NAMES)
+    return OtherRoom(
+        site_id="",
+        site="",
+        kind=OtherKind.CLAIMS,
+        name=f"{name}; {'; '.join(notes)}" if notes else name,
+        total=_on_appliances(supplies),
+        used_before=_asked(supplies, before.claims.values()) if claims else None,
+        used=_asked(supplies, after.claims.values()) if claims else None,
+    )
+
+
+def _asked(supplies: Supplies, claims: Collection[ClaimDemand]) -> int | None:
+    """The GiB that volumes and claims need at least: a claim may have one of the volumes, unless it is new.
+
+    None where a claim cannot be read; or where no volume was captured, unless claims alone are too many.
+    """
+    total = _on_appliances(supplies)
+    if any(each.unsized for each in claims):
+        return None
+    asked = sum(each.size for each in claims)
+    if supplies.volumes is None:
+        alone = -(-asked // _GIB)
+        return alone if total is not None and alone > total else None
+    _, mib = supplies.volumes
+    waiting = sum(each.waiting for each in claims)
+    if supplies.volume_sizes:
+        waiting += _without_volume(supplies.volume_sizes, chain.from_iterable(x.unlooked for x in claims))
+    return -(-max(mib * _MIB + waiting, asked) // _GIB)
+
+
+def _without_volume(sizes: Iterable[tuple[int, int]], claims: Iterable[int]) -> int:
+    """The bytes of claims for which no volume stands that is as large, however volumes are dealt out."""
+    volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in sizes))
+    missing = 0
+    for size in sorted(claims, reverse=True):
+        if volumes and volumes[-1] >= size:
+            volumes.pop()
+        else:
+            missing += size
+    return missing
 
 
 def tightest(rows: Iterable[OtherRoom], kind: OtherKind) -> OtherRoom | None:

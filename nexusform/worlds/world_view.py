@@ -5,7 +5,7 @@ The attributes may be those of the state or those that a plan will leave; a ques
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -15,7 +15,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
-from nexusform.demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.demands import ClaimDemand, PlacedVm, PoolDemand, VmDemand
+from nexusform.planning.phases import claimed_in
 from nexusform.planning.vms.sites import (
     Ground,
     SitePlan,
@@ -38,7 +39,7 @@ from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.world import RackOffer, UpdateStrategy
-from nexusform.state.objects import State
+from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 class OwnerKind(StrEnum):
@@ -196,7 +197,19 @@ def view_world(things: Iterable[Thing], registries: Registries, catalogue: str =
     for kind, thing in sorted(ground.things, key=lambda pair: pair[0].phase):
         clusters.add(kind, thing)
     ordered = sorted(ground.sites.values(), key=lambda site: site.id.encode())
-    return WorldView({site.id: _site_view(site, clusters, ground) for site in ordered})
+    claimed = _claimed(in_order, registries)
+    return WorldView({site.id: _site_view(site, clusters, ground, claimed) for site in ordered})
+
+
+def _claimed(things: Sequence[Thing], registries: Registries) -> Mapping[str, ClaimDemand]:
+    """What pods claim of storage, by cluster id; nothing where no provider saw any."""
+    if not any(noted_supplies(thing.note) for thing in things):
+        return {}
+    instances: dict[Address, InstanceState] = {}
+    for thing in things:
+        standing = ObjectState(thing.attributes, thing.creation, private=thing.note)
+        instances[thing.address] = InstanceState(standing)
+    return claimed_in(instances, registries)
 
 
 class _Clusters(Struct):
@@ -263,7 +276,9 @@ def _pool(
     )
 
 
-def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
+def _site_view(
+    site: SitePlan, clusters: _Clusters, ground: Ground, claimed: Mapping[str, ClaimDemand]
+) -> SiteView:
     """A site as questions see it, with its clusters; those who stand outside take their room."""
     of_site = tuple(clusters.by_site.get(site.id, {}).values())
     pools = chain.from_iterable(cluster.pools for cluster in of_site)
@@ -282,7 +297,7 @@ def _site_view(site: SitePlan, clusters: _Clusters, ground: Ground) -> SiteView:
         skus=ground.skus,
         offered_by=site.offered_by,
         update_strategy=site.update_strategy,
-        other=() if supplies is None else _other(site, of_site, supplies),
+        other=() if supplies is None else _other(site, of_site, supplies, claimed),
         versions=None if supplies is None else supplies.versions,
         runtime=None if supplies is None else supplies.runtime,
         supported_until={} if supplies is None else dict(supplies.supported_until),
@@ -296,10 +311,16 @@ def _supplies(site: SitePlan, ground: Ground) -> Supplies | None:
     return next(of_site, None)
 
 
-def _other(site: SitePlan, clusters: Iterable[Cluster], supplies: Supplies) -> tuple[OtherRoom, ...]:
+def _other(
+    site: SitePlan,
+    clusters: Iterable[Cluster],
+    supplies: Supplies,
+    claimed: Mapping[str, ClaimDemand],
+) -> tuple[OtherRoom, ...]:
     """What is left beside machines."""
     nks = [cluster for cluster in clusters if cluster.kind is OwnerKind.NKS]
-    nodes = nodes_of((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
+    pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
+    nodes = nodes_of(pools, claimed=claimed)
     return other_room(site.id, site.name, supplies, nodes, nodes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nexusform.demands import ClaimDemand
 from nexusform.plans.other_room import (
     ClusterNetworks,
     NetworkSupply,
@@ -117,3 +118,47 @@ def test_the_network_of_a_new_cluster_is_that_of_its_azure_block() -> None:
     assert declared_network({"azure": {"body": body}}) == "net-a"
     assert declared_network({"azure": {"body": "?"}}) == ""
     assert declared_network({}) == ""
+
+
+GIB = 1024**3
+SMALL = Supplies(
+    storage=(StorageSupply("sa1", 100, 10), StorageSupply("sa2", 50, 0)),
+    volumes=(2, 40 * 1024),
+    volume_sizes=((10 * 1024, 1), (30 * 1024, 1)),
+)
+
+
+def claimed(**by_cluster: ClaimDemand):  # noqa: ANN201
+    nodes = Nodes(dict.fromkeys((*by_cluster, "quiet"), 1), claims=by_cluster)
+    [row] = [row for (kind, _), row in rows(SMALL, nodes).items() if kind is OtherKind.CLAIMS]
+    return row
+
+
+def test_clusters_claim_of_the_same_appliances() -> None:
+    """What surely has no volume of two clusters, on top of the volumes."""
+    row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(25 * GIB, 25 * GIB))
+    assert (row.name, row.total, row.used, row.free) == ("a, b; not of quiet", 150, 135, 15)
+    row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(45 * GIB, 45 * GIB))
+    assert row.lacks
+    assert lacking_text(row) == (
+        "storage for claims of pods of a, b; not of quiet: 155 GiB are needed, and there are 150 at most"
+    )
+    assert left_text(row, row.free) == "-5 of 150 (a, b; not of quiet)"
+
+
+def test_claims_may_have_the_volumes_that_are_large_enough() -> None:
+    """Of claims of 30, 20 and 9 GiB two at most have the volumes of 30 and 10."""
+    sizes = (9 * GIB, 30 * GIB, 20 * GIB)
+    assert claimed(a=ClaimDemand(sum(sizes), unlooked=sizes)).used == 40 + 20
+    assert claimed(a=ClaimDemand(9 * GIB, unlooked=(9 * GIB,))).used == 40
+
+
+def test_without_a_cluster_that_shows_its_pods_nothing_is_known_of_claims() -> None:
+    row = claimed()
+    assert (row.name, row.total, row.used, row.lacks) == ("", 150, None, False)
+    assert left_text(row, row.free) == "not captured"
+
+
+def test_sizes_of_volumes_are_noted_where_there_are_any() -> None:
+    assert "volume_sizes" not in note_of_supplies(SUPPLIES)["supplies"]
+    assert noted_supplies(note_of_supplies(SMALL)) == SMALL

@@ -56,7 +56,7 @@ def with_room(result: PlanResult, registries: Registries) -> PlanResult:
     if any(change.action is not Action.NO_OP for change in plan.changes) and _was_placed(plan):
         after = occupied_sites(plan, result.objects, registries, Side.AFTER)
     room = () if plan.errored else headroom(before, after)
-    other = () if plan.errored else _other_room(plan, before, after)
+    other = () if plan.errored else _other_room(result, before, after)
     records = _with_lost(site_records(before, after, order), plan)
     told = with_held_before(replace(plan, sites=records, room=room, room_other=other))
     return replace(result, plan=_with_lacks(told))
@@ -95,23 +95,29 @@ def _was_placed(plan: Plan) -> bool:
 
 
 def _other_room(
-    plan: Plan, before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]
+    result: PlanResult, before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]
 ) -> tuple[OtherRoom, ...]:
     """What is left beside machines on the sites that a provider looked at, by site id."""
+    plan = result.plan
+    looked_at = [(change, found) for change in plan.changes if (found := noted_supplies(change.private))]
+    if not looked_at:
+        return ()
+    claimed = dict(chain.from_iterable(each.claimed().items() for each in result.contributions))
+    claims = [{cluster: sides[at] for cluster, sides in claimed.items()} for at in (0, 1)]
     declared = {
         str(change.after.get("name")): network
         for change in plan.changes
         if change.after is not None and (network := declared_network(change.after))
     }
     rows: dict[str, tuple[OtherRoom, ...]] = {}
-    for change in plan.changes:
-        supplies = noted_supplies(change.private)
+    for change, supplies in looked_at:
         attributes = change.after or change.before
-        if supplies is None or attributes is None:
+        if attributes is None:
             continue
         site = str(attributes["name"])
         sides = [
-            nodes_of(side[site].pools, declared) if site in side else Nodes() for side in (before, after)
+            nodes_of(side[site].pools, declared, asked) if site in side else Nodes()
+            for side, asked in zip((before, after), claims, strict=True)
         ]
         rows[site] = other_room(site, site, supplies, *sides)
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))

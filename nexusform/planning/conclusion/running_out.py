@@ -21,10 +21,14 @@ _WAYS_OUT: Final[Mapping[OtherKind, str]] = {
         "fixed)"
     ),
     OtherKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
-    OtherKind.STORAGE: "delete volumes that nobody uses, or add an appliance",
+    OtherKind.STORAGE: "delete volumes that nobody uses (a site that stands gets no second appliance)",
     OtherKind.VOLUMES: (
-        "delete volumes that nobody uses, or add an appliance: more is promised than there is, and the last "
-        "ones to write will find no room"
+        "delete volumes that nobody uses: more is promised than there is, and the last ones to write will "
+        "find no room"
+    ),
+    OtherKind.CLAIMS: (
+        "ask for less in the claims, run fewer replicas of what claims a volume for each, or delete volumes "
+        "that nobody uses: more is asked than there is"
     ),
 }
 
@@ -36,8 +40,11 @@ def runs_out(plan: Plan) -> Iterator[Diagnostic]:
         for change in plan.changes
         if noted_supplies(change.private) and (attributes := change.after or change.before) is not None
     }
+    promised = {row.site: row.used for row in plan.room_other if row.kind is OtherKind.VOLUMES}
     for row in plan.room_other:
-        if row.lacks:
+        # Where volumes alone are too many, claims that ask for no more have nothing to add.
+        is_told = row.kind is OtherKind.CLAIMS and row.used == promised.get(row.site)
+        if row.lacks and not is_told:
             yield _warning(row, sites.get(row.site))
 
 

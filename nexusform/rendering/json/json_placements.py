@@ -11,7 +11,7 @@ from nexusform.forecasts import Score
 from nexusform.json_forms import Form, six_places
 from nexusform.placement_kinds.registry import place_document
 from nexusform.plans.occupancy import Room, SiteRoom
-from nexusform.plans.other_room import OtherRoom
+from nexusform.plans.other_room import OtherKind, OtherRoom
 from nexusform.plans.plan import (
     PlacementAction,
     PlacementChange,
@@ -161,7 +161,7 @@ _SITE_ROOM: Final = Form(
 
 
 def _is_captured(room: OtherRoom) -> bool:
-    return room.total is not None
+    return room.total is not None and (room.used is not None or room.kind is not OtherKind.CLAIMS)
 
 
 _OTHER_ROOM: Final = Form(

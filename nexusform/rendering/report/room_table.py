@@ -67,6 +67,7 @@ _OTHER_ROWS: Final[Mapping[OtherKind, str]] = {
     OtherKind.NODE_ADDRESSES: "addresses left for nodes, at most",
     OtherKind.POD_BLOCKS: "blocks of pod addresses left (one a node)",
     OtherKind.STORAGE: "GiB left on storage",
+    OtherKind.CLAIMS: "GiB left for claims of pods, at most",
 }
 
 

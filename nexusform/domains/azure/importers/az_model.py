@@ -196,9 +196,9 @@ class AzClusterNetwork(Struct, frozen=True):
 
 class AzSupplies(Struct, frozen=True):
     """What a site has beside machines; None for a kind that was not captured. `volumes`: how many, and their
-    MiB. `versions`: the Kubernetes versions that clusters there may have, each with the day on which its
-    support ends ("" where nobody told). `attached`: how many VMs are attached to each network, by the key of
-    its id. `runtime`: the version of its machines.
+    MiB; `volume_sizes`: how many of each MiB. `versions`: the Kubernetes versions that clusters there may
+    have, each with the day on which its support ends ("" where nobody told). `attached`: how many VMs are
+    attached to each network, by the key of its id. `runtime`: the version of its machines.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
@@ -208,6 +208,7 @@ class AzSupplies(Struct, frozen=True):
     clusters: tuple[AzClusterNetwork, ...] = ()
     attached: tuple[tuple[str, int], ...] = ()
     runtime: RuntimeVersion | None = None
+    volume_sizes: tuple[tuple[int, int], ...] = ()
 
 
 class AzInventory(Struct, frozen=True):

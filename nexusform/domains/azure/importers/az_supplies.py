@@ -39,7 +39,7 @@ def read_supplies(items: AzItems) -> AzSupplies:
     """What the resources of a site say of these; what was not listed is not known."""
     networks = tuple(_networks(items.of(NETWORKS))) if _is_told(items, NETWORKS) else None
     appliances = tuple(_appliances(items.of(APPLIANCES))) if _is_told(items, APPLIANCES) else None
-    volumes = None
+    volumes, sizes = None, []
     if _is_told(items, VOLUMES):
         sizes = [item.whole("sizeMiB") or 0 for item in items.of(VOLUMES)]
         volumes = len(sizes), sum(sizes)
@@ -51,6 +51,7 @@ def read_supplies(items: AzItems) -> AzSupplies:
         networks=networks,
         appliances=appliances,
         volumes=volumes,
+        volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=versions,
         clusters=tuple(_clusters(items.of("kubernetes_clusters"))),
         attached=tuple(sorted(_attached(items.of("virtual_machines")).items())),
@@ -191,6 +192,7 @@ def supplies_of(supplies: AzSupplies) -> Supplies:
             StorageSupply(each.name, each.capacity_gib, each.used_gib) for each in supplies.appliances
         ),
         volumes=supplies.volumes,
+        volume_sizes=supplies.volume_sizes,
         versions=None if supplies.versions is None else tuple(version for version, _ in supplies.versions),
         supported_until=tuple((version, until) for version, until in supplies.versions or () if until),
         runtime=supplies.runtime,

@@ -27,7 +27,7 @@ from nexusform.domains.pods.planning.blocks import (
     pods_over,
 )
 from nexusform.domains.pods.planning.elsewhere import read_elsewhere
-from nexusform.domains.pods.planning.hosted import hosted_in_state
+from nexusform.domains.pods.planning.hosted import claimed_in_state, hosted_in_state
 from nexusform.domains.pods.planning.observed import Elsewhere, unknown_observed
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.planning.conclusion.result import PlanResult
@@ -96,6 +96,7 @@ def _contribution(
         diagnostics=diagnostics,
         hosted=pods.places,
         disruptions=pods.disruptions,
+        claimed=pods.claimed,
         findings=findings,
         detail=fleet,
     )
@@ -140,4 +141,4 @@ def _answer(
     return answer_cluster_requests(asking, request, evaluation, ground, members)
 
 
-PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, found_lost_rows)
+PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, claimed_in_state, found_lost_rows)

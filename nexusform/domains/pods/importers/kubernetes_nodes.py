@@ -65,7 +65,7 @@ _OF_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
     "StorageClass": ("annotations",),
 }
 _OF_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
-    "PersistentVolumeClaim": ("phase",),
+    "PersistentVolumeClaim": ("phase", "capacity"),
     "PodDisruptionBudget": ("disruptionsAllowed", "expectedPods"),
 }
 _OF_CLAIMS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
@@ -236,6 +236,8 @@ def _object_as_needed(body: _Object) -> _Object:
     if kind == "PersistentVolumeClaim":
         annotations = _kept(mapping_at(whole, "annotations"), _OF_CLAIMS)
         metadata |= {"annotations": annotations} if annotations else {}
+        if any(owner.get("kind") == "Pod" for owner in mappings_at(whole, "ownerReferences")):
+            metadata |= {"ownerReferences": [{"kind": "Pod"}]}
     status = _kept(mapping_at(body, "status"), _OF_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
     kept = {**identity, "metadata": metadata, **_kept(body, _KEPT_OF[kind])}

@@ -6,39 +6,33 @@ gone leave first. What is called for later sees what was placed earlier.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.address import parse_address
-from nexusform.diagnostics import Problem
-from nexusform.domains.pods.importers.kubernetes_admission import read_budgets, read_quotas
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, unwrapped
-from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.domains.pods.planning.brought import (
     Brought,
-    PodKey,
     PodMap,
     PriorPods,
     Scene,
     as_scaled,
-    prior_workloads,
-    specs_of,
 )
-from nexusform.domains.pods.planning.disruptions import as_stated, disruptions_of
+from nexusform.domains.pods.planning.cluster_pods import ClusterPods, Key, namespaces_of
+from nexusform.domains.pods.planning.disruptions import disruptions_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.planning.observed import ObservedCluster, stand_where_seen
 from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import planned_pod, pod_row
-from nexusform.domains.pods.planning.templates import as_made, replaced_since
+from nexusform.domains.pods.planning.templates import as_made
 from nexusform.domains.pods.scheduling import forecast
 from nexusform.domains.pods.scheduling.forecast import PodOutcome
 from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import evicted_strangers, warnings_of
-from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, StandingPod, Workload
+from nexusform.domains.pods.scheduling.workloads import PodSpec, StandingPod, Workload
 from nexusform.planning.phases import HostedWorkload
 from nexusform.plans.plan import Disruptions, PlacementChange
 
@@ -46,9 +40,6 @@ BINDING_REMOVED: Final = "binding_removed"
 OBJECT_REPLACED: Final = "object_replaced"
 # Pods that evict each other in turns would never come to rest.
 _MOST_LOOKS: Final = 20
-
-# Who brings pods (the address of a hub manifest or a placement, as text) and to which cluster (its id).
-Key = tuple[str, str]
 
 
 class PodDecision(Struct, frozen=True):
@@ -60,112 +51,10 @@ class PodDecision(Struct, frozen=True):
     others: tuple[StandingPod, ...]
 
 
-class PodPhase:
+class PodPhase(ClusterPods):
     """Places the pods of one plan. Call `place` for whatever brings objects to a cluster, in order;
     `leave` for what no longer does. A name is a cluster's id or, through `members`, a member's name.
     """
-
-    def __init__(
-        self,
-        clusters: Mapping[str, NodeCluster],
-        prior: Iterable[PriorPods] = (),
-        members: Mapping[str, str] | None = None,
-        others: Iterable[PriorPods] = (),
-        observed: Mapping[str, ObservedCluster] | None = None,
-        as_recorded: Iterable[str] = (),
-    ) -> None:
-        self.clusters = clusters
-        self.members: Mapping[str, str] = members if members is not None else {}
-        self.findings: list[tuple[str, Problem]] = []
-        self._brought: dict[Key, Brought] = {}
-        self._clusters_of: dict[str, set[str]] = {}  # by object, of what is brought
-        self._standing: dict[str, dict[PodKey, StandingPod]] = {}
-        # By cluster id, pods of state whose nodes this plan makes, until they are placed again.
-        self._lost: dict[str, frozenset[PodKey]] = {}
-        # Objects whose pods were evicted for those of others, since they were looked at.
-        self._disturbed: set[Key] = set()
-        self._forgotten: set[str] = set()  # addresses of objects whose pods run on
-        # By cluster id, the namespaces of what stands there beside the objects of this plan.
-        self._namespaces: dict[str, set[str]] = {}
-        # What objects brought that this plan neither looks at (-target) nor takes away.
-        self._left_alone: dict[Key, set[str]] = {}
-        objects = list(prior)
-        self._prior = {(each.address, each.cluster_id): each for each in objects}
-        # By cluster id and workload.
-        self._made_of = prior_workloads(objects)
-        for each in objects:
-            self._stand(each, specs_of(self._made_of[each.cluster_id]))
-            self._left_alone[each.address, each.cluster_id] = _namespaces(each.manifests)
-        self._stand_beside(list(others))
-        # Clusters on which nothing else is asked so far than what state holds the answer of.
-        self._as_recorded = {each for each in as_recorded if self._has_their_nodes(each)}
-        self._observed: Mapping[str, ObservedCluster] = observed or {}
-        # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
-        self._facts = {
-            cluster_id: self._stand_there(cluster_id, seen) for cluster_id, seen in self._observed.items()
-        }
-
-    def _stand(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
-        brought = self._bringing(prior.address, prior.cluster_id)
-        standing = self._standing.setdefault(prior.cluster_id, {})
-        pods = list(brought.stand(prior, specs))
-        standing.update({(pod.workload, pod.number): pod for pod in pods})
-        self._lose(prior.cluster_id, pods)
-
-    def _lose(self, cluster_id: str, pods: Iterable[StandingPod]) -> None:
-        """Note which pods are lost with their nodes, which this plan makes. It may make such a node for the
-        first time: its cluster was forgotten, and comes back elsewhere.
-        """
-        cluster = self.clusters.get(cluster_id)
-        if cluster is None:
-            return
-        made = cluster.fresh | cluster.new
-        lost = {(pod.workload, pod.number) for pod in pods if pod.node in made}
-        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) | lost
-
-    def _stand_beside(self, others: Sequence[PriorPods]) -> None:
-        """Let pods of other states stand: they take room, and only pods that evict them move them."""
-        made_of = prior_workloads(others)
-        for each in others:
-            standing = self._standing.setdefault(each.cluster_id, {})
-            self._namespaces.setdefault(each.cluster_id, set()).update(_namespaces(each.manifests))
-            for _, pod in each.standing(specs_of(made_of[each.cluster_id])):
-                standing.setdefault((pod.workload, pod.number), pod)
-
-    def _stand_there(self, cluster_id: str, observed: ObservedCluster) -> dict[str, list[StandingPod]]:
-        """Let pods stand where they were seen, beside those that state foretells."""
-        namespaces = self._namespaces.setdefault(cluster_id, set())
-        namespaces |= {pod.spec.namespace for pod in observed.standing} | _namespaces(observed.objects)
-        recorded = self._nodes(cluster_id)
-        standing = self._standing.setdefault(cluster_id, {})
-        own = [brought for (_, on), brought in self._brought.items() if on == cluster_id]
-        is_past = replaced_since(own, self._made_of.get(cluster_id, {}), is_whole=observed.is_whole)
-        facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name, is_past)
-        if not self._is_as_seen(cluster_id, recorded, facts):
-            self._as_recorded.discard(cluster_id)
-        seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
-        self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) - seen
-        return facts
-
-    def _has_their_nodes(self, cluster_id: str) -> bool:
-        """Whether a cluster has all nodes on which pods stand by state."""
-        standing = self._standing.get(cluster_id, {}).values()
-        return all(pod.node in self.clusters[cluster_id].by_name for pod in standing if pod.node)
-
-    def _is_as_seen(
-        self, cluster_id: str, recorded: Mapping[PodKey, str], facts: Mapping[str, Sequence[StandingPod]]
-    ) -> bool:
-        """Whether state has taken note of its own pods that were seen, and has them where they were seen."""
-        observed: set[PodKey] = set()
-        for (_, on), brought in self._brought.items():
-            if on == cluster_id:
-                observed |= brought.observed_before()
-        for workload in {workload for workload, _ in recorded}:
-            for pod in facts.get(workload, ()):
-                key = (pod.workload, pod.number)
-                if key not in observed or recorded[key] != pod.node:
-                    return False
-        return True
 
     def _adopt(self, brought: Brought, cluster: NodeCluster) -> None:
         """The pods of an object's workloads that were seen are its own."""
@@ -292,18 +181,6 @@ class PodPhase:
         """What state is to note of an object: on which clusters its pods are foretold by today's rules."""
         anew = self._clusters_of.get(address, set()) - self._as_recorded
         return edition_note(anew) if anew else {}
-
-    def _bringing(self, address: str, cluster_id: str) -> Brought:
-        """What an object brings to a cluster, nothing at first."""
-        self._clusters_of.setdefault(address, set()).add(cluster_id)
-        return self._brought.setdefault((address, cluster_id), Brought())
-
-    def requests(self, cluster_name: str) -> tuple[int, int]:
-        """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
-        cluster_id = self.members.get(cluster_name, cluster_name)
-        standing = self._standing.get(cluster_id, {}).values()
-        requests = [pod.spec.requests for pod in standing if pod.node]
-        return sum(each.cpu for each in requests), sum(each.memory for each in requests)
 
     # --- what stays as recorded ---
 
@@ -434,56 +311,12 @@ class PodPhase:
         brought = self._brought[key]
         return brought.scene is not None and (key in self._disturbed or not brought.is_at_rest())
 
-    def _nodes(self, cluster_id: str) -> dict[PodKey, str]:
-        return {key: pod.node for key, pod in self._standing.get(cluster_id, {}).items()}
-
     def _drop_former_workloads(self, brought: Brought, cluster_id: str) -> None:
         """The workloads that an object no longer brings go."""
         own = brought.keys()
         for key, pods in list(brought.before.items()):
             if key not in own:
                 self._drop(brought, cluster_id, key, pods, forecast.WORKLOAD_REMOVED)
-
-    def _model(self, cluster: NodeCluster) -> Cluster:
-        manifests = self._manifests_on(cluster.id)
-        namespaces = {
-            manifest.name: manifest.labels
-            for manifest in manifests
-            if (manifest.group, manifest.kind) == ("", "Namespace")
-        }
-        offer = read_offer(manifests, is_whole=self._is_whole(cluster.id))
-        observed = self._observed.get(cluster.id)
-        return Cluster(
-            name=cluster.name,
-            nodes=cluster.nodes,
-            namespaces=namespaces,
-            quotas=read_quotas(manifests),
-            budgets=as_stated(read_budgets(manifests), observed),
-            volumes=offer.volumes,
-            claims=offer.claims,
-            wrong=offer.wrong,
-            promised=observed.promised if observed is not None else (),
-            version=cluster.version,
-        )
-
-    def _manifests_on(self, cluster_id: str) -> list[Manifest]:
-        manifests: list[Manifest] = []
-        known: set[_Named] = set()
-        for key, brought in self._brought.items():
-            if key[1] == cluster_id:
-                manifests += brought.manifests
-                prior = self._prior.get(key)
-                known.update(map(_name_of, brought.manifests))
-                known.update(map(_name_of, prior.manifests if prior is not None else ()))
-        observed = self._observed.get(cluster_id)
-        # What this plan brings or takes away is as it says, not as kubectl saw it.
-        seen = observed.objects if observed is not None else ()
-        return [*manifests, *(each for each in seen if _name_of(each) not in known)]
-
-    def _is_whole(self, cluster_id: str) -> bool:
-        """Whether there is nothing on a cluster that decides about pods but what is known."""
-        observed = self._observed.get(cluster_id)
-        return observed is None or observed.is_whole
 
     def _drop(
         self, brought: Brought, cluster_id: str, key: str, pods: Mapping[str, StandingPod], trigger: str
@@ -555,7 +388,7 @@ class PodPhase:
         """
         known = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, brought in self._brought.items():
-            names = _namespaces(brought.manifests) or self._left_alone.get(key, set())
+            names = namespaces_of(brought.manifests) or self._left_alone.get(key, set())
             known.setdefault(key[1], set()).update(names)
         for (address, cluster_id), brought in self._brought.items():
             missing = {workload.namespace for workload in brought.workloads} - known[cluster_id]
@@ -583,17 +416,6 @@ class PodPhase:
             running = [outcome for outcome in brought.everything() if outcome.node]
             pods += [planned_pod(cluster_id, each, each.spec) for each in running if each.spec is not None]
         return pods
-
-
-_Named = tuple[str, str, str, str]
-
-
-def _name_of(manifest: Manifest) -> _Named:
-    return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
-
-
-def _namespaces(manifests: Iterable[Manifest]) -> set[str]:
-    return {each.name for each in manifests if (each.group, each.kind) == ("", "Namespace")}
 
 
 def _specs(manifests: Sequence[Manifest], others: Sequence[Manifest]) -> dict[str, PodSpec]:

@@ -16,7 +16,8 @@ from nexusform.scheduling.racks.vms import Interval, StandingVm, gib
 from nexusform.worlds.world_view import SiteView
 
 DAYS_OF_A_MONTH: Final = 365.25 / 12
-VOLUMES: Final = OtherKind.VOLUMES  # called after how many there are
+# Called after how many volumes there are, and after the clusters of which claims are known.
+NAMED_ANEW: Final = (OtherKind.VOLUMES, OtherKind.CLAIMS)
 LEAST_DAYS: Final = 1.0  # a shorter history tells no pace
 
 
@@ -184,8 +185,8 @@ def _other_outlook(row: OtherRoom, earlier: Mapping[str, Iterable[OtherRoom]], n
     for since in sorted(earlier):
         days = (now - datetime.fromisoformat(since)).total_seconds() / 86_400
         for before in earlier[since]:
-            is_it = (before.kind, before.name) == (row.kind, row.name) or before.kind is row.kind is VOLUMES
-            if not is_it or before.used is None or days < LEAST_DAYS:
+            alike = before.kind is row.kind and (row.kind in NAMED_ANEW or before.name == row.name)
+            if not alike or before.used is None or days < LEAST_DAYS:
                 continue
             monthly = (row.used - before.used) / days * DAYS_OF_A_MONTH
             months = max(row.free, 0) / monthly if monthly > 0 else None

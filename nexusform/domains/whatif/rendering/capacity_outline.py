@@ -193,7 +193,8 @@ def other_sections(rows: Sequence[OtherRoom]) -> Iterable[Section]:
     lines = (
         "What is left is what is left at most: the platform keeps some addresses for its own.",
         f"A node takes a block of {POD_BLOCK} pod addresses at least.",
-        "Which services have addresses of load balancers, and which claims wait, Azure does not tell.",
+        "Which services have addresses of load balancers, Azure does not tell.",
+        "Claims of pods are those of what nexusform knows to run there, on top of volumes.",
     )
     cells = tuple(_other_row(row) for row in rows)
     table = Table(("beside machines", "of", "left", "an upgrade"), cells, frozenset({2, 3}))

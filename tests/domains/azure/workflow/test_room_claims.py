@@ -1,0 +1,187 @@
+"""What pods claim of a site's storage appliance, from manifests to what a plan and questions say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run
+from tests.domains.azure.workflow.test_room_other import (
+    CASE,
+    add_networks,
+    bodies,
+    name_network,
+    planned,
+    warnings_of,
+)
+
+MANIFEST = """
+variable "replicas" { default = 3 }
+variable "size" { default = "60Gi" }
+variable "class" { default = "storageClassName: nexus-volume" }
+
+resource "fleet_hub_manifest" "db" {
+  cluster_id = nexus_kubernetes_cluster.ssh-test-3d38.id
+  yaml_body  = templatefile("db.yaml", { replicas = var.replicas, size = var.size, class = var.class })
+}
+"""
+STATEFUL_SET = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: core}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: core}
+spec:
+  replicas: ${replicas}
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      containers: [{name: db, image: db:1, resources: {requests: {cpu: 100m, memory: 64Mi}}}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec:
+      accessModes: [ReadWriteOnce]
+      ${class}
+      resources: {requests: {storage: ${size}}}
+"""
+
+
+@pytest.fixture(name="site")
+def with_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A site with an appliance of 500 GiB and one volume of 200."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CASE, "export")
+    name_network(tmp_path / "export")
+    add_networks(tmp_path / "export", "10.0.0.0/24")
+    change("storage_appliances", capacity=500)
+    change("volumes", sizeMiB=200 * 1024)
+    assert run(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
+    Path("pods.nf.hcl").write_text(MANIFEST)
+    Path("db.yaml").write_text(STATEFUL_SET)
+    capsys.readouterr()
+    return tmp_path
+
+
+def change(name: str, **values: Any) -> None:
+    path = Path("export", f"{name}.json")
+    path.write_text(json.dumps([{**bodies(path)[0], **values}]))
+
+
+def claims(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    """The row of claims of a plan."""
+    assert run(["plan", "-report=json:plan.json", *options]) == 0
+    capsys.readouterr()
+    rows = json.loads(Path("plan.json").read_text())["room_other"]
+    [row] = [each for each in rows if each["kind"] == "claims"]
+    return row
+
+
+def used(row: dict[str, Any]) -> tuple[int | None, int | None]:
+    return row["used_before"], row["used_after"]
+
+
+@pytest.mark.usefixtures("site")
+def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture[str]) -> None:
+    row = claims(capsys)
+    assert (row["name"], row["total"], row["unit"], row["lacks"]) == ("ssh-test-3d38", 500, "GiB", False)
+    assert used(row) == (200, 200 + 3 * 60)
+    assert not warnings_of("plan.json")
+    row = claims(capsys, "-var=replicas=6")
+    assert (used(row), row["lacks"]) == ((200, 560), True)
+    [warning] = warnings_of("plan.json")
+    assert (
+        "storage for claims of pods of ssh-test-3d38: 560 GiB are needed, and there are 500 at most"
+        in (warning["detail"])
+    )
+    assert not warning.get("held_before")
+    assert run(["plan", "-report=markdown:plan.md", "-var=replicas=6"]) == 0
+    capsys.readouterr()
+    assert "| GiB left for claims of pods, at most | 300 of 500 (ssh-test-3d38) | **-60 of 500" in (
+        Path("plan.md").read_text()
+    )
+
+
+@pytest.mark.usefixtures("site")
+def test_claims_of_other_classes_take_nothing_of_the_appliance(capsys: pytest.CaptureFixture[str]) -> None:
+    assert used(claims(capsys, "-var=class=storageClassName: nexus-shared")) == (200, 200)
+    assert used(claims(capsys, '-var=class=storageClassName: ""')) == (200, 200)
+    # Without a class it is the default one.
+    assert used(claims(capsys, "-var=class=volumeMode: Filesystem")) == (200, 380)
+
+
+@pytest.mark.usefixtures("site")
+def test_a_claim_that_does_not_say_how_much_is_never_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("db.yaml").write_text(STATEFUL_SET.replace("requests: {storage: ${size}}", "limits: {}"))
+    row = claims(capsys)
+    assert used(row) == (200, None)
+    assert row["free_after_at_most"] is None
+    assert row["name"] == "ssh-test-3d38; core/data-db-0 does not say how much"
+    assert run(["plan", "-report=markdown:plan.md"]) == 0
+    capsys.readouterr()
+    assert "| not captured |" in next(
+        line for line in Path("plan.md").read_text().splitlines() if "claims of pods" in line
+    )
+
+
+def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of three claims of 60 GiB one at most may have the volume of 200: nobody has captured others."""
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert used(claims(capsys)) == (320, 320)
+    assert used(claims(capsys, "-var=replicas=5")) == (320, 440)
+    # Claims stay when their pods go, and no template changes one that stands.
+    assert used(claims(capsys, "-var=replicas=1")) == (320, 320)
+    assert used(claims(capsys, "-var=size=90Gi")) == (320, 320)
+    assert used(claims(capsys, "-var=size=90Gi", "-var=replicas=4")) == (320, 410)
+    # A later export has the volumes of the claims.
+    volume = bodies(site / "export" / "volumes.json")[0]
+    more = [{**volume, "id": f"{volume['id']}{at}", "name": f"v{at}", "sizeMiB": 61440} for at in range(3)]
+    (site / "export" / "volumes.json").write_text(json.dumps([volume, *more]))
+    assert used(claims(capsys, "-var=replicas=5")) == (380, 500)
+    assert run(["apply", "-auto-approve", "-var=replicas=5"]) == 0
+    capsys.readouterr()
+    assert run(["simulate", "capacity", "-report=json:room.json"]) == 0
+    [answer] = json.loads(Path("room.json").read_text())["sites"]
+    [row] = [each for each in answer["room_other"] if each["kind"] == "claims"]
+    assert (row["used_after"], row["free_after_at_most"]) == (440, 60)
+    assert run(["report", "capacity", "-states=state/*.nfstate"]) == 0
+    assert "storage for claims of pods, of: ssh-test-3d38, left: 60 of 500 GiB" in (
+        " ".join(capsys.readouterr().out.split())
+    )
+
+
+@pytest.mark.usefixtures("site")
+def test_claims_go_with_their_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["apply", "-auto-approve"]) == 0
+    Path("pods.nf.hcl").unlink()
+    capsys.readouterr()
+    before, after = used(claims(capsys))
+    assert (before, after) == (320, 20)
+
+
+@pytest.mark.usefixtures("site")
+def test_claims_of_what_is_not_looked_at_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["apply", "-auto-approve"]) == 0
+    capsys.readouterr()
+    assert used(claims(capsys, "-target=nexus_site.dev08-0a105e4eb74b")) == (320, 320)
+
+
+def test_what_was_not_captured_is_not_enough(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / "export" / "volumes.json").unlink()
+    assert used(claims(capsys)) == (None, None)
+    # Claims alone that are too many are too many whatever volumes there are.
+    row = claims(capsys, "-var=replicas=9")
+    assert (used(row), row["lacks"]) == ((None, 540), True)
+    (site / "pods.nf.hcl").unlink()
+    row = claims(capsys)
+    assert (row["name"], row["captured"], used(row)) == (None, False, (None, None))
+    _, rows = planned(capsys)
+    assert rows["claims", None]["free_after_at_most"] is None
