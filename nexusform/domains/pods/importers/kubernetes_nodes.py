@@ -66,7 +66,7 @@ _OF_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _OF_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),
-    "PodDisruptionBudget": ("disruptionsAllowed", "expectedPods"),
+    "PodDisruptionBudget": ("disruptionsAllowed", "disruptedPods", "expectedPods"),
 }
 _OF_CLAIMS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
 # Every cluster has some of these: files without any were printed by a shorter command.

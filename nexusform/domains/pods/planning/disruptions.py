@@ -15,6 +15,7 @@ from nexusform.domains.pods.scheduling.preemption import (
     allowed_now,
     always_up,
     covers,
+    holds,
 )
 from nexusform.domains.pods.scheduling.workloads import Budget, StandingPod
 from nexusform.plans.plan import Disruptions
@@ -28,7 +29,7 @@ def disruptions_of(
     allowed = [
         (budget, allowed_now(budget, standing))
         for budget in budgets
-        if any(covers(budget, pod.spec) for pod in drained)
+        if any(holds(budget, pod) for pod in drained)
     ]
     strict = [budget for budget, evictions in allowed if evictions is not None and evictions <= 0]
     running = Counter(pod.workload for pod in standing if pod.node)
@@ -46,9 +47,9 @@ def as_stated(budgets: Sequence[Budget], observed: ObservedCluster | None) -> tu
     if observed is None:
         return tuple(budgets)
     statuses = {(each.namespace, each.name): each.body for each in observed.objects if _is_budget(each)}
+    standing = (*observed.standing, *observed.own)
     return tuple(
-        _as_stated(budget, statuses.get((budget.namespace, budget.name), {}), observed.standing)
-        for budget in budgets
+        _as_stated(budget, statuses.get((budget.namespace, budget.name), {}), standing) for budget in budgets
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct, field
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
+from nexusform.documents.shapes import mapping_at
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.importers.kubernetes_nodes import Observation, ObservedNode, ObservedPod
 from nexusform.domains.pods.planning.brought import PodKey, PriorPods
@@ -53,6 +55,7 @@ class ObservedCluster(Struct, frozen=True):
     """A cluster with its real nodes, and what stands on them. `strangers` are nodes that no VM of the plan
     is, `left_out` how many pods run on nodes that this plan removes or makes anew. `objects` are those that
     decide about pods; `is_whole`: there are no others. `promised` are pods that wait for room on their node.
+    `own` are what ran of workloads whose pods the plan has foretold since.
     """
 
     cluster: NodeCluster
@@ -62,6 +65,7 @@ class ObservedCluster(Struct, frozen=True):
     is_whole: bool = True
     strangers: tuple[str, ...] = ()
     left_out: int = 0
+    own: tuple[StandingPod, ...] = ()
 
 
 def bind(
@@ -84,7 +88,8 @@ def bind(
         nodes[name] = _as_registered(name, nodes.get(name), node)
         sizes[name] = node.capacity
     running = [pod for pod in observation.pods if pod.node in names]
-    standing = _standing(running, names)
+    disrupted = _disrupted(observation.objects)
+    standing = _standing(running, names, disrupted)
     standing += _daemons(running, [node for name, node in nodes.items() if name not in names.values()])
     waiting = [pod for pod in observation.promised if pod.node in names]
     nodes = _with_images(
@@ -161,8 +166,21 @@ def _as_registered(name: str, planned: Node | None, node: ObservedNode) -> Node:
     )
 
 
-def _standing(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> list[StandingPod]:
-    """The pods as they stand, numbered per workload."""
+def _disrupted(objects: Iterable[Manifest]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The budgets that have let a pod go which is still there, by its namespace and name."""
+    by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
+    for each in objects:
+        for name in mapping_at(each.body, "status", "disruptedPods"):
+            by_pod[each.namespace, name] = (*by_pod.get((each.namespace, name), ()), each.name)
+    return by_pod
+
+
+def _standing(
+    pods: Sequence[ObservedPod],
+    names: Mapping[str, str],
+    disrupted: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
+) -> list[StandingPod]:
+    """The pods as they stand, numbered per workload. `disrupted`: which budgets have let them go."""
     ages = _ages(pods)
     numbers: dict[str, int] = {}
     standing: list[StandingPod] = []
@@ -174,7 +192,15 @@ def _standing(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> list[Sta
             number = int(ordinal)
         numbers[workload] = number + 1
         standing.append(
-            StandingPod(workload, number, names[pod.node], pod.spec, ages.get(pod.started, 0), seen=pod.seen)
+            StandingPod(
+                workload,
+                number,
+                names[pod.node],
+                pod.spec,
+                ages.get(pod.started, 0),
+                seen=pod.seen,
+                let_go=disrupted.get((pod.namespace, pod.name), ()),
+            )
         )
     return standing
 

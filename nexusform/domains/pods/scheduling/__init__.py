@@ -4,7 +4,7 @@
 DOOR = {
     "explanation": "consider explain NodeVerdict",
     "forecast": "PodOutcome Prediction PREEMPTED",
-    "preemption": "allowed_now covers",
+    "preemption": "allowed_now holds",
     "risks": "RISKS",
     "scheduler": "predict",
     "workloads": "Budget Cluster Node PodSpec PodState StandingPod Workload",

@@ -187,7 +187,7 @@ class _Trial:
         for pod in pods:
             violated = False
             for at, allowance in enumerate(self._allowed):
-                if covers(allowance.budget, pod.spec):
+                if holds(allowance.budget, pod):
                     evictions_left[at] -= 1
                     violated = violated or evictions_left[at] < 0
             (violating if violated else not_violating).append(pod)
@@ -224,6 +224,11 @@ def allowed_disruptions(budget: Budget, pods: int, healthy: int) -> int:
 def covers(budget: Budget, pod: PodSpec) -> bool:
     """Whether a budget speaks of a pod."""
     return budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
+
+
+def holds(budget: Budget, pod: StandingPod) -> bool:
+    """Whether a budget has a say in whether a pod goes; it has not once it has let it go."""
+    return budget.name not in pod.let_go and covers(budget, pod.spec)
 
 
 def always_up(budgets: Iterable[Budget], standing: Sequence[StandingPod]) -> set[str]:

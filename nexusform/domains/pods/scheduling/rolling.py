@@ -69,7 +69,7 @@ class TemplateRollout:
             if len(work.keeps) + len(work.to_place) < work.workload.replicas:
                 work.to_place.append(replace(pod, made_from=None))
             else:
-                work.gone.append((self._as_it_waits(pod), forecast.TEMPLATE_CHANGED))
+                work.gone.append((self._as_it_waits(pod), forecast.SCALE_IN))
 
     def _as_it_waits(self, pod: PodToPlace) -> StandingPod:
         workload = self._work.workload

@@ -319,7 +319,8 @@ class StandingPod(Struct, frozen=True):
     `spec` is what it was made from; `age` orders pods by their start (larger is newer; 0 where nobody knows),
     equal ages by number. `refused`: why kubelet has refused it for good, "" where it runs or waits.
     `volumes`: claims of it that have a volume, each with its name, as far as that is remembered. One that
-    `stays` is not evicted for anybody. `seen`: how it was made, where kubectl showed it.
+    `stays` is not evicted for anybody. `seen`: how it was made, where kubectl showed it. `let_go`: the
+    budgets (of its namespace, by name) that have let it go already, though it is still there.
     """
 
     workload: str
@@ -331,6 +332,7 @@ class StandingPod(Struct, frozen=True):
     volumes: Pairs = ()
     stays: bool = False
     seen: Seen | None = None
+    let_go: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

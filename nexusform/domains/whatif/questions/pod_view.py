@@ -17,6 +17,7 @@ from nexusform.domains.pods.importers.kubernetes_nodes import Observation
 from nexusform.domains.pods.importers.kubernetes_volumes import read_offer
 from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.domains.pods.planning.brought import PodKey
+from nexusform.domains.pods.planning.disruptions import as_stated
 from nexusform.domains.pods.planning.nodes import NodeCluster, cluster_attributes, node_of
 from nexusform.domains.pods.planning.observed import ObservedCluster, bind, stand_where_seen
 from nexusform.domains.pods.planning.rows import volumes_of
@@ -55,7 +56,8 @@ class Sight(Struct, frozen=True):
         if not self.planned:
             return observed
         besides = tuple(pod for pod in observed.standing if pod.workload not in brought)
-        return replace(observed, standing=besides)
+        own = tuple(pod for pod in observed.standing if pod.workload in brought)
+        return replace(observed, standing=besides, own=own)
 
 
 NOTHING_SEEN: Final = Sight()
@@ -173,7 +175,7 @@ def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | N
         cluster.name,
         nodes,
         quotas=read_quotas(everything),
-        budgets=read_budgets(objects),
+        budgets=as_stated(read_budgets(objects), observed),
         volumes=offer.volumes,
         claims=offer.claims,
         wrong=offer.wrong,

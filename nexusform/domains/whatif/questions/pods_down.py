@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.forecast import PREEMPTED, PodOutcome, Prediction
-from nexusform.domains.pods.scheduling.preemption import allowed_now, covers
+from nexusform.domains.pods.scheduling.preemption import allowed_now, holds
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.workloads import Budget, Cluster, StandingPod, Workload
 
@@ -280,7 +280,7 @@ def _held_up(
     names = []
     without_node = sum(not move.node for move in moves)
     for budget in budgets:
-        if not any(covers(budget, pod.spec) for pod in gone):
+        if not any(holds(budget, pod) for pod in gone):
             continue
         allowed = allowed_now(budget, standing)
         if allowed is not None and (allowed <= 0 or without_node > allowed):

@@ -179,3 +179,21 @@ def test_victims_are_chosen_by_what_a_budget_says_that_it_lets_go(
     went = standing(applied(result))["web-0"]["node"]
     assert (went in ("n0", "n1")) == (evicted_from == "n0")
     assert pods(result)["web-0"] == ("place", "new")
+
+
+@pytest.mark.parametrize(
+    ("let_go", "evicted_from"),
+    # A budget that has let a pod go, which is still there, has no say in it any more.
+    [((), "n2"), (("old-x",), "n0"), (("old-y",), "n1"), (("another",), "n2")],
+)
+def test_pods_that_a_budget_has_let_go_are_no_violation(let_go: tuple[str, ...], evicted_from: str) -> None:
+    there = [
+        pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
+        pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
+        pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
+    ]
+    spared = budget(0)
+    spared["status"]["disruptedPods"] = dict.fromkeys(let_go, "2026-11-22T00:00:00Z")
+    text = MEMBER + manifest("m", deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
+    result = good(seen(text, *REST, *there, spared))
+    assert standing(applied(result))["web-0"]["node"] == evicted_from

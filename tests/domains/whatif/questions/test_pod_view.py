@@ -112,6 +112,34 @@ def test_pods_are_where_they_were_seen_until_a_plan_says_otherwise(lab: Path, as
     assert ask.workload(*LOSS, "-plan=p", code=2)["before"] == 1
 
 
+@pytest.mark.parametrize(
+    ("stated", "held"),
+    # Two pods of which one has to stay let one go, unless their controller says that one is not ready.
+    [({}, False), ({"disruptionsAllowed": 1, "expectedPods": 2}, False), ({"disruptionsAllowed": 0}, True)],
+)
+def test_a_drain_asks_a_budget_what_it_lets_go(
+    lab: Path, ask: Asked, stated: dict[str, Any], held: bool
+) -> None:
+    main = (lab / "main.nf.hcl").read_text()
+    (lab / "main.nf.hcl").write_text(main.replace("default     = 1", "default     = 2"))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "upf", "namespace": "core"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "upf"}}},
+        "status": stated,
+    }
+    see(lab, upf_on("a0"), upf_on("b1"), budget)
+    ask("plan", "-out=p")
+    ask("apply", "-auto-approve")
+    for words in ((), ("-plan=p",)):
+        answer = json.loads(ask("simulate", "runtime-upgrade", *words, "-format=json", code=2))
+        [workload] = answer["sites"][0]["workloads"]
+        assert workload["budgets"] == (["core/upf"] if held else []), words
+    # Whoever loses a machine asks nobody.
+    assert ask.workload(*LOSS, code=2)["budgets"] == []
+
+
 def test_a_node_that_a_plan_makes_anew_is_empty(lab: Path, ask: Asked) -> None:
     see(lab, FULL)
     ask("apply", "-auto-approve")
