@@ -90,8 +90,19 @@ def test_a_deletion_that_hangs_is_no_object_that_stands(
     code, said = told("plan", "-detailed-exitcode", "-refresh=false")
     assert (code, "No changes" in said) == (2, False), said
     assert "held by 1 finalizer" in said
-    assert told("plan", "-detailed-exitcode", "-destroy")[0] == 2
+    code, said = told(
+        "plan", "-detailed-exitcode", "-destroy", "-target=fleet_cluster_resource_placement.web"
+    )
+    assert (code, "has been deleted" in said) == (2, False), said
+    assert "An earlier apply began to delete it, and the hub is not done" in told("plan", "-details")[1]
     assert hub.all("ClusterResourceBinding")
+    code, said = told("destroy", "-auto-approve")
+    assert (code, "The apply waits" in said, "held by 1 finalizer" in said) == (1, True, True), said
+    controller.holding.clear()
+    code, said = told("destroy", "-auto-approve")
+    assert code == 0, said
+    assert hub.all("ClusterResourceBinding") == []
+    assert told("state", "list") == (0, "")
 
 
 def test_a_cluster_that_fails_later_is_told_by_every_plan(

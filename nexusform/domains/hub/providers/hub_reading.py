@@ -38,7 +38,7 @@ from nexusform.domains.hub.providers.hub_standing import (
     observed_bindings,
 )
 from nexusform.domains.hub.providers.hub_terms import Terms
-from nexusform.domains.hub.providers.hub_under_way import not_done, noted
+from nexusform.domains.hub.providers.hub_under_way import is_going, not_done, noted
 from nexusform.domains.hub.providers.hub_watch import (
     has_been_scheduled,
     made_by_placement,
@@ -105,15 +105,15 @@ def _read_approval(standing: _Standing, request: ReadRequest) -> ReadAnswer:
 
 def _absent(hub: Hub, request: ReadRequest) -> ReadAnswer:
     """What is not on the hub: a record stays one, and what still goes is not gone."""
-    if request.key.type in RECORDS and request.planned is None and not request.going:
+    if request.key.type in RECORDS and request.planned is None and not is_going(request):
         return ReadAnswer(request.known, observed=True)
-    if request.going and request.key.type in PLACEMENTS:
+    if is_going(request) and request.key.type in PLACEMENTS:
         kind, namespace, name = named(request.key.type, request.known)
         left = what_is_left(hub, kind, namespace, name)
         if left:
             note = noted(request, f"{kind} {name}", first_of(left, _MOST_NAMED))
             return ReadAnswer(request.known, observed=True, settled=False, note=note)
-    if request.going and request.key.type in OVERRIDES:
+    if is_going(request) and request.key.type in OVERRIDES:
         words = OverrideLook(hub, request.key.type, request.known, gone=True).look()[1]
         if words:
             note = noted(request, KIND_OF[request.key.type], words)

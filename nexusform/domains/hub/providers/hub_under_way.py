@@ -28,12 +28,19 @@ def not_done(type_name: str, body: Values, placement: Shown | None) -> str:
     return ""
 
 
+def is_going(request: ReadRequest) -> bool:
+    """Whether an earlier apply began to delete an object, and may not be through with that."""
+    return request.going or bool((request.unfinished or {}).get("deletes"))
+
+
 def noted(request: ReadRequest, title: str, words: str) -> dict[str, Any]:
     """What state notes of an object that an earlier apply began to change: that this goes on, or is over."""
     if request.planned is None and not request.unfinished and not request.going:
         return {}
     if not words:
         return {UNFINISHED: None}
-    what = "to delete it" if request.going else "to write it"
+    going = is_going(request)
+    what = "to delete it" if going else "to write it"
     said = f"An earlier apply began {what}, and the hub is not done with {title} yet: {words}."
-    return {UNFINISHED: {"words": said, "brief": f"{title} waits: {words}", "goes_on": True}}
+    note = {"words": said, "brief": f"{title} waits: {words}", "goes_on": True}
+    return {UNFINISHED: {**note, "deletes": True} if going else note}
