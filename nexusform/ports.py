@@ -330,7 +330,8 @@ class ChangeRequest(Struct, frozen=True):
     told none. `tell` takes news of the step and returns once they are recorded. `waits_for_people`:
     somebody watches who can do what the provider cannot. `stopping` says whether the run is to end soon.
     `unfinished` is the object's note of an earlier change that failed: it is brought about as well. `noted`
-    is all that its private note holds. `ignored` are arguments that are left to others.
+    is all that its private note holds. `ignored` are arguments that are left to others. Of a plan that is
+    judged `replaces` is what stands of an object that is deleted before this one is made.
     """
 
     key: ObjectKey
@@ -346,6 +347,7 @@ class ChangeRequest(Struct, frozen=True):
     unfinished: Mapping[str, Any] | None = None
     noted: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[Path, ...] = ()
+    replaces: Mapping[str, Any] | None = None
 
 
 class ProviderAnswer(Struct, frozen=True):

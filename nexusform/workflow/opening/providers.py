@@ -311,6 +311,7 @@ def _request_of(change: Change) -> ChangeRequest:
         aim=change.after,
         unfinished=unfinished,
         ignored=change.ignored,
+        replaces=change.before if change.action is Action.REPLACE else None,
     )
 
 

@@ -118,3 +118,26 @@ def test_a_cluster_that_fails_later_is_told_by_every_plan(
         "placement-is-not-through fleet_cluster_resource_placement.web: lon1: Applied False, "
         "NotAllWorkHaveBeenApplied" in said
     )
+
+
+def test_a_replacement_deletes_what_stands_and_makes_another(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    write(timeout="1s")
+    told("apply", "-auto-approve")
+    (first,) = hub.all("ClusterResourcePlacement")
+    which = "-replace=fleet_cluster_resource_placement.web"
+    code, said = told("plan", which, "-out=x.nfplan")
+    assert code == 0, said
+    assert "ClusterResourcePlacement web (what stands is deleted first)" in said
+    controller.holding.add("lon1")
+    code, said = told("apply", "x.nfplan")
+    assert (code, "held by 1 finalizer" in said) == (1, True), said
+    assert told("plan", "-detailed-exitcode")[0] == 2
+    controller.holding.clear()
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    (second,) = hub.all("ClusterResourcePlacement")
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -94,16 +94,18 @@ class Judging:
     def _judge_one(
         self, hub: Hub, number: int, request: ChangeRequest, sent: Sequence[Sent]
     ) -> Iterator[Finding]:
-        before = (
-            {each.identity for each in objects_of(request.key.type, request.prior)}
-            if request.prior
-            else set()
+        before, replaced = (
+            {each.identity for each in objects_of(request.key.type, values)} if values else set()
+            for values in (request.prior, request.replaces)
         )
         if not sent:
             detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
             yield number, Problem((), "provider-cannot-do-this", detail)
         for each in sent:
             try:
+                if each.identity in replaced:
+                    yield from ((number, problem) for problem in self._made_anew(hub, each))
+                    continue
                 for problem in self._judge_object(hub, each, request, known=each.identity in before):
                     yield number, problem
             except Refused as refused:
@@ -123,6 +125,21 @@ class Judging:
         if body is not None and not known and request.key.type != MEMBERS:
             yield Problem((), STANDS, stands_already(each, request.key, request.address))
             return
+        yield from self._of_others(each, body)
+        if body is not None and turns_external(each.body, body):
+            hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
+        else:
+            sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
+            yield from self._dry_run(hub, path, Sent(sent, each.path))
+
+    def _made_anew(self, hub: Hub, each: Sent) -> Iterator[Problem]:
+        """What is deleted first: while it stands, a dry run would be answered for a change of it."""
+        path = path_on(hub, each)
+        body = (self._standing[path] if path in self._standing else hub.get(path)) if path else None
+        yield from self._of_others(each, body)
+        yield Problem((), _LATER, f"{each.title} (what stands is deleted first)")
+
+    def _of_others(self, each: Sent, body: Mapping[str, Any] | None) -> Iterator[Problem]:
         who = managed_by(body) if body is not None else ""
         if who and not self._terms.take_ownership:
             detail = (
@@ -130,11 +147,6 @@ class Judging:
                 "-take-ownership; change it there, or leave it out here."
             )
             yield Problem((), OF_OTHERS, detail, Severity.WARNING)
-        if body is not None and turns_external(each.body, body):
-            hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
-        else:
-            sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
-            yield from self._dry_run(hub, path, Sent(sent, each.path))
 
     def _dry_run(self, hub: Hub, path: str, each: Sent) -> Iterator[Problem]:
         """Ask for an object as the apply would; what it takes from others is told. Raises Refused."""
