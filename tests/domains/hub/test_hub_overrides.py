@@ -176,3 +176,30 @@ def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(hub: HubServer, told: T
     hub.happened.oldest += 10**6
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
+
+
+def test_an_override_of_somebody_else_stands_and_is_foretold(hub: HubServer, told: Told) -> None:
+    begin(told)
+    rule = {"clusterSelector": {"clusterSelectorTerms": []}, "overrideType": "JSONPatch"}
+    rule["jsonPatchOverrides"] = [{"op": "add", "path": "/data/z", "value": "1"}]
+    selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
+    theirs = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ResourceOverride",
+        "metadata": {"name": "theirs", "namespace": "web"},
+        "spec": {
+            "placement": {"name": "web", "scope": "Cluster"},
+            "resourceSelectors": [selector],
+            "policy": {"overrideRules": [rule]},
+        },
+    }
+    hub.put(theirs, "kubectl")
+    hub.act()
+    assert brought(hub) == {"theirs-0"}
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+    write(content="2")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "2 of 2 predictions came true." in said
+    assert told("plan", "-detailed-exitcode")[0] == 0

@@ -62,11 +62,11 @@ _ONCE = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 class Hub(Struct, dict=True):
     """`manifests` in the order of their resources and documents. `evictions` and `runs` are those that
-    this plan carries out, with the instance they come from; `overriding` are those of `overrides`, `former`
-    those of objects that state holds. `waiting` are runs that this plan does not change; those in `woken`
-    go on because of `approvals` that it makes. `direct` are the objects of single clusters, by the cluster's
-    id; `brought` are the objects on the hub with who brings them. `shown` is what a real hub shows: what is
-    over there is over.
+    this plan carries out, with the instance they come from; `overriding` are those of the first `overrides`
+    (others stand on the hub beside them), `former` those of objects that state holds. `waiting` are runs that
+    this plan does not change; those in `woken` go on because of `approvals` that it makes. `direct` are the
+    objects of single clusters, by the cluster's id; `brought` are the objects on the hub with who brings
+    them. `shown` is what a real hub shows: what is over there is over.
     """
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -266,6 +266,7 @@ def read_hub(instances: Iterable[Instance], shown: ShownHub) -> Hub:
     hub.manifests += _beside(hub)
     hub.approve()
     hub.diagnostics += _refused_overrides(hub)
+    hub.overrides += _overrides_beside(hub)
     hub.diagnostics += _without_namespace(hub)
     return hub
 
@@ -274,6 +275,17 @@ def _beside(hub: Hub) -> Iterator[Manifest]:
     """What the hub holds that neither the configuration nor state has a say in."""
     managed = identities((*hub.manifests, *hub.before[0]))
     yield from (manifest for manifest in hub.shown.objects if identity(manifest) not in managed)
+
+
+def _overrides_beside(hub: Hub) -> Iterator[FleetOverride]:
+    """The overrides of others on the hub, with the numbers of their snapshots."""
+    managed = {override.key for override in (*hub.overrides, *hub.before[1])}
+    latest: dict[str, int] = {}
+    for snapshot in hub.shown.overrides.values():
+        latest[snapshot.key] = max(snapshot.snapshot, latest.get(snapshot.key, 0))
+    for override in hub.shown.overriding:
+        if override.key not in managed:
+            yield replace(override, snapshot=latest.get(override.key, 0))
 
 
 def _held(instance: Instance) -> Sequence[Manifest]:

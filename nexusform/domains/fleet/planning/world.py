@@ -208,8 +208,9 @@ class ShownHub(Struct, frozen=True):
     evictions that are over, and staged runs by their key: what they began with, their approvals, and why some
     ended without success. `objects` are those that a hub which is there holds beside the configuration's.
     `asked` are the evictions, by name, and the runs, by key, that the hub has not taken up yet. `overrides`
-    are the snapshots of overrides by their names, `taken_along` those names by run and cluster. `unread`: a
-    hub that is named could not be read, so nobody knows its members.
+    are the snapshots of overrides by their names, `taken_along` those names by run and cluster, `overriding`
+    the overrides as they stand on a hub that is there. `unread`: a hub that is named could not be read, so
+    nobody knows its members.
     """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -222,6 +223,7 @@ class ShownHub(Struct, frozen=True):
     asked: frozenset[str] = frozenset()
     overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
     taken_along: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    overriding: tuple[FleetOverride, ...] = ()
     unread: bool = False
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
@@ -242,6 +244,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     objects: list[Manifest] = []
     asked: set[str] = set()
     overrides: dict[str, FleetOverride] = {}
+    overriding: list[FleetOverride] = []
     taken_along: dict[str, Mapping[str, Sequence[str]]] = {}
     types = request.registries.resource_types
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
@@ -259,6 +262,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
         if attributes.get("read_at"):  # of a dump nobody knows what stands by the time of the apply
             read_objects = (manifest_of(json.decode(text)) for text in attributes["hub_objects"].values())
             objects += (manifest for manifest in read_objects if manifest is not None)
+            overriding += _standing_overrides(attributes, types)
         evictions.update(attributes.get("evictions") or ())
         for name in _ASKED:
             asked.update(attributes.get(name) or ())
@@ -276,6 +280,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
         asked=frozenset(asked),
         overrides=overrides,
         taken_along=taken_along,
+        overriding=tuple(overriding),
         unread=any(read is None for _, read in _data_blocks(Kind.HUB_EXPORT, request, evaluation)),
     )
 
@@ -305,6 +310,24 @@ def _overrides(shown: Mapping[str, Any], types: Mapping[str, ResourceType]) -> d
         if isinstance(override, FleetOverride):
             overrides[name] = replace(override, snapshot=int(number) if number.isdecimal() else 0)
     return overrides
+
+
+def _standing_overrides(
+    shown: Mapping[str, Any], types: Mapping[str, ResourceType]
+) -> Iterator[FleetOverride]:
+    """The overrides that stand on a hub."""
+    for maps, resource_type in _OVERRIDE_MAPS:
+        for manifest in (shown.get(maps) or {}).values():
+            metadata = json.decode(manifest)["metadata"]
+            override = _read(types, resource_type, {**metadata, "manifest": manifest})
+            if isinstance(override, FleetOverride):
+                yield override
+
+
+_OVERRIDE_MAPS: Final = (
+    ("cluster_resource_overrides", "fleet_cluster_resource_override"),
+    ("resource_overrides", "fleet_resource_override"),
+)
 
 
 def read_by(
