@@ -27,6 +27,7 @@ from nexusform.workflow.opening.backend_choice import (
     PLAIN,
     BackendChoice,
     backend_settings,
+    backend_type,
     configured_choice,
     migration_file,
     open_choice,
@@ -66,7 +67,9 @@ def init_directory(place: Place, options: InitOptions) -> Initialised:
     known = remembered_choice(place)
     from_flags, wrong = backend_settings(place)
     problems += wrong
-    if known is not None and not place.backend_config and not options.reconfigure:
+    # What was given for another kind of backend says nothing of this one.
+    again = known is not None and known.kind == backend_type(configuration.settings)
+    if known is not None and again and not place.backend_config and not options.reconfigure:
         from_flags = dict(known.from_flags)
         problems += _remembered_flags(configuration.settings, known, place)
     choice, wrong = configured_choice(configuration.settings, from_flags, place)

@@ -58,7 +58,7 @@ class Crash:
 
     def on_disk(self) -> None:
         """The calls by which files last."""
-        for name in ("write", "fsync", "replace", "unlink"):
+        for name in ("write", "fsync", "replace", "unlink", "rename", "mkdir", "rmdir"):
             setattr(os, name, self.around(getattr(os, name), self.os_error))
 
     def on_wire(self) -> None:

@@ -57,17 +57,17 @@ def choose_backend(settings: Settings | None, place: Place) -> tuple[StateBacken
     if has_errors(problems):
         return None, problems
     known = None if place.backend_config else remembered_choice(place)
+    # Both first: a block of another backend says nothing yet of what is missing in it.
+    refusal = _broken_off(place) or _changed_kind(known, settings)
+    if refusal is not None:
+        return None, [*problems, refusal]
     choice, wrong = configured_choice(settings, from_flags or (known.from_flags if known else {}), place)
     problems += wrong
     if choice is None:
         return None, problems
     if known is not None and known != choice:
-        return None, [*problems, _changed(known, choice, settings)]
-    refusal = (
-        _broken_off(place)
-        or _forgotten(place, known)
-        or (_left_behind(choice, settings, place) if known is None else None)
-    )
+        return None, [*problems, _changed("its settings changed", settings)]
+    refusal = _forgotten(place, known) or (_left_behind(choice, settings, place) if known is None else None)
     if refusal is not None:
         return None, [*problems, refusal]
     if place.state_path:
@@ -150,11 +150,16 @@ def migration_file(data_directory: str) -> Path:
     return Path(data_directory) / _MIGRATION
 
 
+def backend_type(settings: Settings | None) -> str:
+    """The kind that the configuration names."""
+    return settings.backend_type if settings else PLAIN.kind
+
+
 def configured_choice(
     settings: Settings | None, from_flags: Mapping[str, str], place: Place
 ) -> tuple[BackendChoice | None, list[Diagnostic]]:
     """What the `backend` block says, with the values of -backend-config over it."""
-    kind = settings.backend_type if settings else "local"
+    kind = backend_type(settings)
     block = settings.backend if settings else None
     backend = BACKENDS.get(kind)
     if backend is None:
@@ -318,8 +323,15 @@ def remember_choice(choice: BackendChoice, data_directory: str) -> None:
     path.chmod(PRIVATE)  # settings may hold a password, and an earlier file may be for everybody
 
 
-def _changed(known: BackendChoice, choice: BackendChoice, settings: Settings | None) -> Diagnostic:
-    what = f'from "{known.kind}" to "{choice.kind}"' if known.kind != choice.kind else "its settings changed"
+def _changed_kind(known: BackendChoice | None, settings: Settings | None) -> Diagnostic | None:
+    """Why nothing may be done where the block names another backend than the last init saw."""
+    kind = backend_type(settings)
+    if known is None or known.kind == kind or kind not in BACKENDS:
+        return None
+    return _changed(f'from "{known.kind}" to "{kind}"', settings)
+
+
+def _changed(what: str, settings: Settings | None) -> Diagnostic:
     block = settings.backend if settings else None
     return error(
         "the-backend-changed",

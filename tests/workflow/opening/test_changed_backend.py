@@ -66,6 +66,23 @@ def test_a_remote_backend_needs_it_as_well(nf: Callable[..., Told]) -> None:
         assert "the backend of this configuration changed" in nf("plan")[1]
 
 
+def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[..., Told]) -> None:
+    with state_server() as (address, _):
+        configure("http")
+        assert nf("init", f"-backend-config=address={address}/s")[0] == 0
+        assert nf("apply", "-auto-approve")[0] == 0
+        configure("s3")
+        code, said = nf("plan")
+        assert (code, 'changed (from "http" to "s3")' in said, "Missing" in said) == (1, True, False)
+        assert 'needs "bucket"' in nf("init", "-migrate-state")[1]
+        # What was given for the one is not taken for the other's.
+        configure("local", path="elsewhere.nfstate")
+        assert 'changed (from "http" to "local")' in nf("plan")[1]
+        code, said = nf("init", "-migrate-state")
+        assert code == 0, said
+        assert "No changes." in nf("plan")[1]
+
+
 def test_a_fresh_clone_plans_without_init(nf: Callable[..., Told]) -> None:
     with state_server() as (address, _):
         configure("http", address=f"{address}/s")
@@ -94,7 +111,8 @@ def test_a_migration_that_was_broken_off_is_finished_first(
 ) -> None:
     from nexusform.backends.local_file import LocalBackend
 
-    configure()
+    configure("local", path="one.nfstate")
+    assert nf("init")[0] == 0
     assert nf("apply", "-auto-approve")[0] == 0
     configure("local", path="elsewhere.nfstate")
     compact = LocalBackend.compact
@@ -110,6 +128,8 @@ def test_a_migration_that_was_broken_off_is_finished_first(
         code, said = nf("plan")
         assert code == 1
         assert "migration was broken off" in said
+    configure("http")
+    assert "migration was broken off" in nf("plan")[1]
     configure("local", path="elsewhere.nfstate")
     assert nf("init", "-migrate-state")[0] == 0
     assert "No changes." in nf("plan")[1]
