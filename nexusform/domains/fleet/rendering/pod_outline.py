@@ -67,6 +67,8 @@ def _facts(reason: PodReason) -> Iterable[str]:
 
 def _by_lot(reason: PodReason) -> str:
     """What was drawn by lot on the way to this place, in a sentence."""
+    if reason.outcome.spec is not None and reason.outcome.spec.unforeseen:
+        return "One possible outcome: what else decides about it is not known here, as a warning says."
     feasible = sum(verdict.total is not None for verdict in reason.nodes)
     if reason.outcome.victims:
         return "One possible outcome: of nodes or victims that matter equally, some are drawn by lot."

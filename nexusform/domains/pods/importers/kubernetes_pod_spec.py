@@ -148,7 +148,7 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
         detail = f'is "{scheduler}"; its rules are not known here, kube-scheduler\'s are used instead.'
         spec.say("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
     if spec.list("resourceClaims"):
-        detail = "asks for devices (DRA), which are not counted; the pods may stay Pending."
+        detail = "asks for devices (DRA), which are not counted; the pods may stay Pending, or go elsewhere."
         spec.say("resourceClaims", detail, Severity.WARNING)
     return PodSpec(
         namespace=owner.namespace,
@@ -156,6 +156,7 @@ def read_pod_spec(metadata: Fields, spec: Fields, owner: Owner, priorities: Prio
         requests=_requests(spec, {}),
         scored=_requests(spec, _SCORED),
         node_name=spec.text("nodeName"),
+        unforeseen=scheduler != "default-scheduler" or bool(spec.list("resourceClaims")),
         node_selector=tuple(sorted(spec.pairs("nodeSelector").items())),
         node_terms=nodes.required,
         preferred_nodes=nodes.preferred,

@@ -231,7 +231,7 @@ class Session:
             instead = self._preempt(run, pod, {at: refusal})
             reason = self._pinned_message(refusal)
             return instead or Verdict("", not self._blurred & 1 << at, 0, reason, (refusal,))
-        certain = self._is_clear(run, 1 << at)
+        certain = self._is_clear(run, 1 << at) and not spec.unforeseen
         objection = self._run_on(run, at, pod)
         return _failed(node, objection, certain, 1) if objection else Verdict(node, certain, 1)
 

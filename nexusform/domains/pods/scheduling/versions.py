@@ -65,6 +65,8 @@ def read_by(spec: PodSpec, version: Version) -> PodSpec:
 
 def is_doubtful(spec: PodSpec, version: Version, feasible: int) -> bool:
     """Whether it is not known how the scheduler reads a pod that comes, and that so many nodes may take."""
+    if spec.unforeseen:
+        return True
     for quirk in QUIRKS:
         bears = feasible > 1 or not quirk.of_scores
         if bears and quirk.matters(spec) and quirk.is_in(version) is None:

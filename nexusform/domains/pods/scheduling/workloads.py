@@ -217,7 +217,8 @@ class PodSpec(Struct, frozen=True):
     `disks` are on one node once. `volumes` stand for themselves; claims.py says what `claims` ask. `claimed`
     counts its claims, those that ask nothing of the node too. `images` are those of its containers, one each.
     `unmet` says what is not there without which no node is looked for. `scored_apart` is what its containers
-    alone would score as, where something is asked for the whole pod.
+    alone would score as, where something is asked for the whole pod. `unforeseen`: another scheduler, or
+    devices that nobody counts here, decide about it, too.
     """
 
     namespace: str = "default"
@@ -251,6 +252,7 @@ class PodSpec(Struct, frozen=True):
     images: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
     scored_apart: Requests | None = None
+    unforeseen: bool = False
 
 
 class Strategy(StrEnum):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
+from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.versions import QUIRKS, read_by
 from nexusform.domains.pods.scheduling.workloads import (
@@ -67,3 +72,25 @@ def test_where_nobody_says_the_version_the_documented_rule_is_used_and_not_certa
     assert outcome(replace(cluster, version=(1, 35)), ALONE, here) == ("n1", True)
     assert outcome(replace(cluster, version=(1, 37)), ALONE, here) == ("n0", True)
     assert outcome(replace(cluster, version=(1, 38)), replace(APART, images=())) == ("n0", False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "certain"),
+    [
+        ({}, True),
+        ({"schedulerName": "default-scheduler"}, True),
+        ({"schedulerName": "volcano"}, False),
+        ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu-0"}]}, False),
+    ],
+)
+def test_who_is_decided_about_elsewhere_is_nowhere_for_certain(spec: dict[str, Any], certain: bool) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"a": "b"}, **spec},
+    }
+    reading = workloads_of(read_manifests("m.yaml", json.dumps(body)).manifests)
+    nodes = (Node("n1", {"a": "b"}, cpu=4000, memory=8 << 30), Node("n2", cpu=4000, memory=8 << 30))
+    (outcome,) = predict(Cluster("k", nodes, version=(1, 34)), (), reading.workloads).outcomes
+    assert (outcome.node, outcome.certain) == ("n1", certain)
