@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.kubernetes.matching import Taint
+from nexusform.kubernetes.quantity import amount_of
 from nexusform.plain_data import Path
 from nexusform.scheduling.kubelet import Kubelet
-from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.quantity import amount_of
 from nexusform.scheduling.racks.vms import ANYWHERE, CONTROL_PLANE, Hint, Placement, Terms, VmSku
 
 

@@ -1,6 +1,6 @@
 """What nexusform asks of resource types, data sources and providers; state_ports.py: of whoever keeps states.
 
-`Files` and `Clock` are declared in language/surroundings.py and named again here.
+`Files` and `Clock` are declared in language/evaluation.py and named again here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nexusform.address import Address, Mode
 from nexusform.demands import NodeMarks, PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.forecasts import Claim
-from nexusform.language.surroundings import Clock, FileProblem, Files
+from nexusform.language.evaluation import Clock, FileProblem, Files
 from nexusform.plain_data import Path
 from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.world import Inventory

@@ -18,7 +18,7 @@ from nexusform.applying.events import Outcome, StepEvent
 from nexusform.applying.open_claims import Landing, OpenClaims, open_claims, with_open_claims
 from nexusform.demands import OBSERVED, PlacedVm
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Claim, with_claims
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
 from nexusform.ports import ResourceType
 from nexusform.scheduling.decision import Certainty

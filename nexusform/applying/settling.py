@@ -21,7 +21,7 @@ from nexusform.applying.standing import (
     with_successor,
     without_deposed,
 )
-from nexusform.configuration.configuration import DEFAULT_PROVIDER
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER
 from nexusform.plans.plan import StepKind
 from nexusform.ports import UNFINISHED, ObjectKey, Provider, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.state.journal import NO_STEP, Done, Intent, OpenIntent, UnderWay

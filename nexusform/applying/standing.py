@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import DEFAULT_PROVIDER
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER
 from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.ports import UNFINISHED, ChangeRequest, ObjectKey, Provider, ProviderAnswer, StepNews
 from nexusform.state.objects import InstanceState, ObjectState

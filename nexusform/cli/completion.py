@@ -24,7 +24,7 @@ from nexusform.words import natural
 
 if TYPE_CHECKING:
     from nexusform.address import Address
-    from nexusform.configuration.configuration import Configuration
+    from nexusform.configuration.declared.configuration import Configuration
     from nexusform.state.objects import InstanceState
     from nexusform.workflow.opening.place import Place
 
@@ -442,7 +442,7 @@ def _objects_lost(directory: str, flag: Sequence[str]) -> list[str]:
 
 
 def _limits(_directory: str, _flag: Sequence[str]) -> list[str]:
-    from nexusform.configuration.limits import NAMES
+    from nexusform.configuration.declared.limits import NAMES
 
     return [f"{name}=" for name in NAMES]
 

@@ -13,7 +13,7 @@ from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
-from nexusform.placement_kinds.registry import place_text
+from nexusform.placement_kinds.kinds import place_text
 from nexusform.plans.plan import PlacementChange
 from nexusform.plans.pool_reason import PoolReason
 from nexusform.rendering.answers.domain_answer import DomainAnswer
@@ -213,7 +213,7 @@ def _standing_lines(reason: Reason) -> list[str]:
 
 
 def _json(reason: Reason) -> str:
-    from nexusform.placement_kinds.registry import place_document
+    from nexusform.placement_kinds.kinds import place_document
     from nexusform.rendering.answers.explanation_text import elsewhere_document, explanation_document
 
     came = reason.came or (reason.explained.trigger if reason.stands is None else "", None)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import in_order, switch, text
 from nexusform.cli.commands import trust_flags
 from nexusform.cli.screen import Screen
-from nexusform.configuration.limits import operators_limits
+from nexusform.configuration.declared.limits import operators_limits
 from nexusform.workflow.opening.place import Place, confinement_of, confining_of
 from nexusform.workflow.runs.locking import Locking
 

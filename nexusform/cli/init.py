@@ -11,7 +11,7 @@ from nexusform.cli.arguments import group, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, place_of
 from nexusform.cli.screen import Screen, input_allowed
-from nexusform.configuration.configuration import Module
+from nexusform.configuration.declared.configuration import Module
 from nexusform.diagnostics import has_errors
 from nexusform.rendering.notation.colours import Painter, hang
 from nexusform.workflow.init import InitOptions, init_directory, missing_files, write_first_file

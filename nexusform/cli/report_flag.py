@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.cli.flags import place_of
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import no_log_commands, no_log_commands_in_markup
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.diagnostics import did_you_mean
 from nexusform.plans.plan import Plan
 from nexusform.ports import Registries

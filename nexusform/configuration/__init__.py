@@ -3,13 +3,6 @@
 # What other rooms may use of this one.
 DOOR = {
     "body_evaluation": "prepare_body prepare_resource PreparedBody",
-    "configuration": (
-        "AnyBody Check Condition Configuration DEFAULT_PROVIDER Encryption EncryptionTarget ImportBlock "
-        "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock Removed "
-        "ResourceBlock Settings Variable"
-    ),
-    "constants": "constant constant_flag constant_text is_constant NO_NAMES",
-    "limits": "beyond DEFAULT Limits limits_of NAMES operators_limits VARIABLE",
     "literal_edits": "edited literal_edit TextEdit",
     "loader": "automatic_files hidden_characters JSON LARGEST_FILE load NATIVE read_variables",
     "module_blocks": "decode_provider is_local",

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import AnyBody, ResourceBlock
-from nexusform.configuration.constants import NO_NAMES, is_constant
+from nexusform.configuration.declared.configuration import AnyBody, ResourceBlock
+from nexusform.configuration.declared.constants import NO_NAMES, is_constant
 from nexusform.configuration.dynamic_blocks import read_dynamic
-from nexusform.configuration.prepared_argument import Argument
 from nexusform.configuration.prepared_body import (
+    Argument,
     BlockType,
     PreparedBody,
     Repeated,
@@ -23,7 +23,7 @@ from nexusform.configuration.prepared_body import (
 from nexusform.configuration.resource_blocks import META_NAMES
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content
-from nexusform.language.syntax import Attribute, Block
+from nexusform.language.syntax.nodes import Attribute, Block
 from nexusform.schema import BlockSchema, Nesting
 from nexusform.source import Position, Span
 from nexusform.values import UNKNOWN

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress, Mode
-from nexusform.configuration.configuration import (
+from nexusform.configuration.declared.configuration import (
     AnyBody,
     Check,
     Configuration,
@@ -41,8 +41,8 @@ from nexusform.configuration.value_blocks import (
 from nexusform.configuration.written import already, check_name, header_text, in_text_order, only_block
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.language.bodies import BodySchema, content
-from nexusform.language.positions import describe
-from nexusform.language.syntax import Block
+from nexusform.language.syntax.nodes import Block
+from nexusform.language.syntax.positions import describe
 from nexusform.source import SourceFile, Span
 
 ROOT_FACE = BodySchema(

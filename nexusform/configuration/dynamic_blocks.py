@@ -11,7 +11,7 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import Scope, evaluate
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Attribute,
     Block,
     Body,

@@ -9,8 +9,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
-from nexusform.language import syntax
+from nexusform.configuration.declared.configuration import Configuration, Module, ResourceBlock
+from nexusform.language.syntax import nodes as syntax
 from nexusform.source import SourceFile, Span
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import AnyBody, Configuration
+from nexusform.configuration.declared.configuration import AnyBody, Configuration
 from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode
 from nexusform.configuration.module_blocks import CallHeader
 from nexusform.configuration.overlooked import (
@@ -44,8 +44,8 @@ from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.language import parser
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import SYNTAX_VERSION, collector_off, parse_file
-from nexusform.language.positions import Positions
-from nexusform.language.syntax import Body
+from nexusform.language.syntax.nodes import Body
+from nexusform.language.syntax.positions import Positions
 from nexusform.regular_files import (
     FREE,
     PRIVATE,

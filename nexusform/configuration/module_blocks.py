@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from nexusform.configuration.configuration import ProviderBlock
-from nexusform.configuration.constants import constant_text, required_text
+from nexusform.configuration.declared.configuration import ProviderBlock
+from nexusform.configuration.declared.constants import constant_text, required_text
 from nexusform.configuration.resource_blocks import remaining, repetition
 from nexusform.configuration.written import check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content, just_attributes
-from nexusform.language.syntax import Block, Expression, Traversal
+from nexusform.language.syntax.nodes import Block, Expression, Traversal
 from nexusform.source import Span
 
 MODULE_FACE = BodySchema(

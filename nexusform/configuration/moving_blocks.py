@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nexusform.address import AddressPattern, Key, Mode, ModuleStep
-from nexusform.configuration.configuration import ImportBlock, Moved, Removed
-from nexusform.configuration.constants import constant_flag
+from nexusform.configuration.declared.configuration import ImportBlock, Moved, Removed
+from nexusform.configuration.declared.constants import constant_flag
 from nexusform.configuration.resource_blocks import provider_key
 from nexusform.configuration.written import as_expression, only_block, reference
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Attribute,
     Block,
     Expression,

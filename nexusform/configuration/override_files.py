@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from nexusform.configuration.body_evaluation import body_face
-from nexusform.configuration.configuration import AnyBody
-from nexusform.configuration.constants import constant_text
+from nexusform.configuration.declared.configuration import AnyBody
+from nexusform.configuration.declared.constants import constant_text
 from nexusform.configuration.module_blocks import MODULE_FACE, PROVIDER_FACE
 from nexusform.configuration.resource_blocks import META_FACE, Home, Registered, remaining
 from nexusform.configuration.value_blocks import OUTPUT_FACE, VARIABLE_FACE
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, content, just_attributes
-from nexusform.language.syntax import Attribute, Block, Body, JsonBody, JsonObject, JsonProperty
+from nexusform.language.syntax.nodes import Attribute, Block, Body, JsonBody, JsonObject, JsonProperty
 
 _Placed = tuple[Block, Home]
 _Key = tuple[str, ...]

@@ -8,12 +8,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.address import Mode
-from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.declared.configuration import Configuration, Module, ResourceBlock
 from nexusform.configuration.uses import Declaration, Sight, Use, all_uses, dependencies, modules
 from nexusform.configuration.written import in_text_order
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, nearest, nearest_names
 from nexusform.language.references import traversals
-from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.syntax.nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.source import Span
 from nexusform.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct, field
 
 from nexusform.address import ConfigAddress, Mode
-from nexusform.configuration.configuration import AnyBody, Lifecycle, ResourceBlock
-from nexusform.configuration.constants import constant_flag
+from nexusform.configuration.declared.configuration import AnyBody, Lifecycle, ResourceBlock
+from nexusform.configuration.declared.constants import constant_flag
 from nexusform.configuration.value_blocks import decode_conditions
 from nexusform.configuration.written import (
     as_expression,
@@ -22,8 +22,8 @@ from nexusform.configuration.written import (
     relative_path,
 )
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.language import syntax
 from nexusform.language.bodies import BodySchema, Content, content
+from nexusform.language.syntax import nodes as syntax
 from nexusform.plain_data import PathStep
 from nexusform.schema import BlockSchema
 

@@ -11,21 +11,26 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform import __version__
-from nexusform.configuration.configuration import (
+from nexusform.configuration.declared.configuration import (
     Encryption,
     EncryptionTarget,
     KeyProviderBlock,
     MethodName,
     Settings,
 )
-from nexusform.configuration.constants import constant_flag, constant_number, constant_text, constant_texts
-from nexusform.configuration.limits import FIXED, NAMES
+from nexusform.configuration.declared.constants import (
+    constant_flag,
+    constant_number,
+    constant_text,
+    constant_texts,
+)
+from nexusform.configuration.declared.limits import FIXED, NAMES
 from nexusform.configuration.written import only_block, reference
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.bodies import just_attributes as arguments_of
-from nexusform.language.positions import describe
-from nexusform.language.syntax import Attribute, Block, Body, JsonBody, Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Attribute, Block, Body, JsonBody, Traversal, TraverseAttribute
+from nexusform.language.syntax.positions import describe
 from nexusform.source import Span
 
 SETTINGS_FACE = BodySchema(

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.configuration.configuration import (
+from nexusform.configuration.declared.configuration import (
     DEFAULT_PROVIDER,
     Check,
     Condition,
@@ -23,7 +23,7 @@ from nexusform.configuration.configuration import (
 from nexusform.graph import reached
 from nexusform.language.parser import collector_off
 from nexusform.language.references import body_traversals, traversals
-from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.syntax.nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.source import Span
 
 Kind: TypeAlias = Literal[

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nexusform.configuration.configuration import Condition, Local, Output, Variable
-from nexusform.configuration.constants import constant, constant_flag, constant_text
+from nexusform.configuration.declared.configuration import Condition, Local, Output, Variable
+from nexusform.configuration.declared.constants import constant, constant_flag, constant_text
 from nexusform.configuration.written import NAME_RULE, as_expression, check_name, is_name, references
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.bodies import BodySchema, content, just_attributes
 from nexusform.language.conversion import convert, describe
 from nexusform.language.references import traversals
-from nexusform.language.syntax import Attribute, Block, JsonBody, Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Attribute, Block, JsonBody, Traversal, TraverseAttribute
 from nexusform.language.type_expressions import type_expression
 from nexusform.plain_data import ConversionProblem
 from nexusform.source import Span

@@ -8,15 +8,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Variable
-from nexusform.configuration.constants import constant
+from nexusform.configuration.declared.configuration import Variable
+from nexusform.configuration.declared.constants import constant
 from nexusform.diagnostics import Diagnostic, diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.language.bodies import just_attributes
 from nexusform.language.conversion import convert, describe
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_expression, parse_file
-from nexusform.language.positions import describe as place_of
-from nexusform.language.syntax import Expression
+from nexusform.language.syntax.nodes import Expression
+from nexusform.language.syntax.positions import describe as place_of
 from nexusform.plain_data import ConversionProblem
 from nexusform.source import SourceFile, Span
 from nexusform.value_types import STRING, PrimitiveType, friendly_name

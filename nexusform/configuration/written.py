@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language import syntax
 from nexusform.language.parser import parse_expression
-from nexusform.language.positions import describe
+from nexusform.language.syntax import nodes as syntax
+from nexusform.language.syntax.positions import describe
 from nexusform.plain_data import PathStep
 from nexusform.source import Position, SourceFile, Span
 

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.configuration.configuration import Encryption, EncryptionTarget, MethodName
+from nexusform.configuration.declared.configuration import Encryption, EncryptionTarget, MethodName
 from nexusform.configuration.settings_block import UNENCRYPTED
 from nexusform.encryption.keys import EncryptionProblem, Key, key_from, needing_cryptography
 from nexusform.state_ports import SEALED_HEAD, is_sealed

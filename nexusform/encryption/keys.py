@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.backends.deadlines import Deadline
-from nexusform.configuration.configuration import KeyProviderBlock
+from nexusform.configuration.declared.configuration import KeyProviderBlock
 from nexusform.state_ports import BackendProblem
 
 KEY_BYTES: Final = 32

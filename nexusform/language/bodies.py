@@ -13,9 +13,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
-from nexusform.language import syntax
 from nexusform.language.json_syntax import COMMENT_NAME, expression_of
-from nexusform.language.positions import describe
+from nexusform.language.syntax import nodes as syntax
+from nexusform.language.syntax.positions import describe
 from nexusform.source import Position, Span
 from nexusform.words import counted, form
 

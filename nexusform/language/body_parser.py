@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from nexusform.language import scanner
 from nexusform.language.expression_parser import ExpressionParser
-from nexusform.language.positions import describe
-from nexusform.language.syntax import Attribute, Block, Body, Label, Traversal
-from nexusform.language.token_stream import MalformedError, TokenStream
+from nexusform.language.syntax import scanner
+from nexusform.language.syntax.nodes import Attribute, Block, Body, Label, Traversal
+from nexusform.language.syntax.positions import describe
+from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 from nexusform.source import Span
 
 _CLOSERS_OF = {

@@ -15,7 +15,7 @@ from nexusform.language.functions.function import (
     signature,
     without_secrets,
 )
-from nexusform.language.syntax import Call, Expression
+from nexusform.language.syntax.nodes import Call, Expression
 from nexusform.value_types import DYNAMIC, ListType, SetType, TupleType
 from nexusform.values import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value
 

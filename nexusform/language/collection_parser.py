@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nexusform.language import syntax
-from nexusform.language.scanner import END, IDENT, NEWLINE
-from nexusform.language.token_stream import MalformedError, TokenStream
+from nexusform.language.syntax import nodes as syntax
+from nexusform.language.syntax.scanner import END, IDENT, NEWLINE
+from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 
 _KEYWORD_NAMES = {True: "true", False: "false", None: "null"}
 _INVALID_FOR = "invalid-for-expression"

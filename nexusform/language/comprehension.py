@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from nexusform.diagnostics import has_errors
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluation import UNKNOWN_STRING, ExpressionRun, bounded
-from nexusform.language.syntax import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
+from nexusform.language.syntax.nodes import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
 from nexusform.language.templates import joined_text
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import (

@@ -1,9 +1,15 @@
-"""The state of one evaluation: where names come from, what went wrong, how much was done."""
+"""The state of one evaluation: where names come from, what went wrong, how much was done.
+
+And what it asks of the outside: files to read and the time. They are declared here because file() and
+timestamp() need them and language stands below ports, which names them again; implementations live in
+workflow, tests pass their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
@@ -12,7 +18,7 @@ from nexusform.diagnostics import Diagnostic, Problem, Severity, ValueNote, erro
 from nexusform.exact_numbers import number_from_decimal
 from nexusform.language.functions.function import Function
 from nexusform.language.operators import attribute, index
-from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.value_notes import traversal_text, value_notes
 from nexusform.source import Span
 from nexusform.value_types import NUMBER, STRING
@@ -248,3 +254,51 @@ def step_into(value: Value, step: Step) -> Value | Problem:
 
 
 UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)
+
+
+class FileProblem(Exception):
+    """A file that cannot be read or made; the message is for the user."""
+
+
+class NoDirectory(FileProblem):
+    """That there is no such directory."""
+
+
+class Files(Protocol):
+    """Bounded reads of regular files (never a device or a pipe). Paths are relative to the
+    directory where the command runs unless absolute. Every method may raise FileProblem.
+    """
+
+    def read(self, path: str) -> bytes:
+        """The whole content; refused above the size cap."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a regular file stands there."""
+        ...
+
+    def glob(self, base: str, pattern: str) -> list[str]:
+        """Regular files below `base` matching the pattern (`*`, `**`, `?`, `[]`, `{}`), as
+        sorted slash-separated paths relative to `base`. Raises NoDirectory.
+        """
+        ...
+
+    def absolute(self, path: str) -> str:
+        """The absolute, cleaned form of a path."""
+        ...
+
+    def expand_home(self, path: str) -> str:
+        """`~` at the start replaced by the home directory."""
+        ...
+
+
+class Clock(Protocol):
+    """Time: the only source of it."""
+
+    def now(self) -> datetime:
+        """The current time, UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...

@@ -9,10 +9,8 @@ from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Problem, ValueNote, error, has_errors
 from nexusform.exact_numbers import normalised, number_from_decimal
-from nexusform.language import syntax
 from nexusform.language.calls import call_function
 from nexusform.language.comprehension import for_object, for_tuple, splat, splat_element, template_for
-from nexusform.language.conditionals import conditional
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluation import ExpressionRun, Handler, Scope, Trace, Tracing, bounded
 from nexusform.language.operators import (
@@ -23,7 +21,8 @@ from nexusform.language.operators import (
     operand_type,
     result_type,
 )
-from nexusform.language.templates import template, template_if
+from nexusform.language.syntax import nodes as syntax
+from nexusform.language.templates import conditional, template, template_if
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING
 from nexusform.values import (

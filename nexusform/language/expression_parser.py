@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 
-from nexusform.language import syntax
 from nexusform.language.collection_parser import CollectionParser
-from nexusform.language.scanner import (
+from nexusform.language.syntax import nodes as syntax
+from nexusform.language.syntax.scanner import (
     END,
     IDENT,
     NUMBER,
@@ -19,8 +19,8 @@ from nexusform.language.scanner import (
     OPEN_QUOTE,
     STRING,
 )
+from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 from nexusform.language.template_parser import TemplateParser
-from nexusform.language.token_stream import MalformedError, TokenStream
 from nexusform.source import Span
 
 _PRECEDENCE = {

@@ -12,10 +12,10 @@ from itertools import pairwise
 from msgspec import Struct, field
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.language import scanner
 from nexusform.language.parser import parse_file
-from nexusform.language.positions import count_clusters
-from nexusform.language.syntax import Body, TemplateWrap
+from nexusform.language.syntax import scanner
+from nexusform.language.syntax.nodes import Body, TemplateWrap
+from nexusform.language.syntax.positions import count_clusters
 from nexusform.source import SourceFile
 
 _OPENING = frozenset({"{", "[", "(", scanner.INTERPOLATION, scanner.DIRECTIVE})

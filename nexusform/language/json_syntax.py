@@ -16,10 +16,10 @@ from decimal import Decimal, InvalidOperation
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language import syntax
 from nexusform.language.parser import collector_off, parse_template, too_large
-from nexusform.language.positions import Positions, describe
-from nexusform.language.token_stream import normalized
+from nexusform.language.syntax import nodes as syntax
+from nexusform.language.syntax.positions import Positions, describe
+from nexusform.language.syntax.token_stream import normalized
 from nexusform.source import Position, SourceFile, Span
 
 _TOKEN = re.compile(

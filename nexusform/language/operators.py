@@ -10,7 +10,7 @@ from typing import Any, Final
 from nexusform.diagnostics import Problem, did_you_mean
 from nexusform.exact_numbers import divide, normalised, remainder
 from nexusform.language.conversion import convert
-from nexusform.language.equality import equals
+from nexusform.language.unification import equals
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import (
     BOOL,

@@ -25,10 +25,10 @@ from msgspec import Struct
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
-from nexusform.language.positions import OnePlace, Positions
-from nexusform.language.scanner import END, Tokens, scan, scan_template
-from nexusform.language.syntax import Body, Expression, JsonBody
-from nexusform.language.token_stream import MalformedError, TokenStream
+from nexusform.language.syntax.nodes import Body, Expression, JsonBody
+from nexusform.language.syntax.positions import OnePlace, Positions
+from nexusform.language.syntax.scanner import END, Tokens, scan, scan_template
+from nexusform.language.syntax.token_stream import MalformedError, TokenStream
 from nexusform.source import Position, SourceFile, Span
 
 # Raised whenever the same text may give another tree; a cache of trees must ask for it.

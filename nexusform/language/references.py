@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nexusform.language import syntax
 from nexusform.language.json_syntax import expression_of
 from nexusform.language.parser import parse_expression
+from nexusform.language.syntax import nodes as syntax
 from nexusform.source import SourceFile
 
 _Names = frozenset[str]

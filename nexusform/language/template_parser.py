@@ -11,9 +11,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from nexusform.diagnostics import did_you_mean
-from nexusform.language import scanner
-from nexusform.language.positions import describe
-from nexusform.language.syntax import (
+from nexusform.language.syntax import scanner
+from nexusform.language.syntax.nodes import (
     Expression,
     StringLiteral,
     Template,
@@ -21,7 +20,8 @@ from nexusform.language.syntax import (
     TemplateIf,
     TemplateWrap,
 )
-from nexusform.language.token_stream import MalformedError, TokenStream, decode_plain, decode_quoted
+from nexusform.language.syntax.positions import describe
+from nexusform.language.syntax.token_stream import MalformedError, TokenStream, decode_plain, decode_quoted
 from nexusform.source import Span
 
 # What counts as white space for `~` and `<<-`.

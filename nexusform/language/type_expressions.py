@@ -9,7 +9,7 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.function import Functions
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Call,
     Expression,
     Literal,

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics import ValueNote
 from nexusform.exact_numbers import number_text
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Expression,
     ForObject,
     ForTuple,

@@ -2,7 +2,9 @@
 
 # What other rooms may use of this one.
 DOOR = {
-    "placement_kind": "MOST_NAMES PlacementKind VM",
-    "registry": "brief_place kind_order KINDS MAPS noun_of place_classes place_document place_text titled",
+    "kinds": (
+        "brief_place kind_order KINDS MAPS MOST_NAMES noun_of place_classes place_document place_text "
+        "PlacementKind titled VM"
+    ),
     "vm_kind": "cells_text joined",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.placement_kinds.placement_kind import MOST_NAMES, VM, PlacementKind
+from nexusform.placement_kinds.kinds import MOST_NAMES, VM, PlacementKind
 from nexusform.ports import ResourceType
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form, natural

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from nexusform.address import Address, AddressPattern
 from nexusform.demands import PoolDemand
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vms.vm_object import placed_by
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable

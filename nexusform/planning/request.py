@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import Address, AddressPattern
-from nexusform.configuration.configuration import Configuration
-from nexusform.configuration.limits import DEFAULT, Limits
+from nexusform.configuration.declared.configuration import Configuration
+from nexusform.configuration.declared.limits import DEFAULT, Limits
 from nexusform.plain_data import Path
 from nexusform.plans.plan import Mode
 from nexusform.ports import Ask, Files, Registries, StateReader

@@ -15,8 +15,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import KINDS, kind_order, noun_of
+from nexusform.placement_kinds.kinds import KINDS, VM, kind_order, noun_of
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.words import counted, form, listed
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.configuration.configuration import DEFAULT_PROVIDER
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER
 from nexusform.domain_table import Loaded, targets_of_domains
 from nexusform.ports import Provider
 from nexusform.regular_files import Confinement

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 from nexusform.plain_data import Path
 from nexusform.resource_types.shared_arguments import is_known
 from nexusform.scheduling.kubelet import (
@@ -19,7 +20,6 @@ from nexusform.scheduling.kubelet import (
     Reserve,
     TopologyPolicy,
 )
-from nexusform.scheduling.quantity import Malformed, parse_quantity
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, MapType
 

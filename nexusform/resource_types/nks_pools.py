@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand
 from nexusform.diagnostics import Problem
+from nexusform.kubernetes.matching import Taint, dns_subdomain_problems
+from nexusform.kubernetes.quantity import Form, cpu_quantity, make_quantity
 from nexusform.plain_data import Path
 from nexusform.ports import Surroundings, Unplaced
 from nexusform.resource_types.hardware import VFS, with_vfs
@@ -16,8 +18,6 @@ from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_of
 from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, unknown_sku
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, allocatable, registered_labels
 from nexusform.scheduling.kubelet import capacity as vm_size
-from nexusform.scheduling.matching import Taint, dns_subdomain_problems
-from nexusform.scheduling.quantity import Form, cpu_quantity, make_quantity
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, Terms, VmSku
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType

@@ -260,7 +260,7 @@ def _way_out(name: str) -> str:
 
 
 def _not_json(problem: json_text.JsonProblem, data: bytes, name: str) -> Diagnostic:
-    from nexusform.language.positions import Positions
+    from nexusform.language.syntax.positions import Positions
 
     text = json_text.as_text(data)
     offset = min(problem.offset, len(text))
@@ -272,7 +272,7 @@ def _not_json(problem: json_text.JsonProblem, data: bytes, name: str) -> Diagnos
 
 
 def _explain(mistakes: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
-    from nexusform.language.positions import Positions
+    from nexusform.language.syntax.positions import Positions
 
     text = json_text.as_text(data)
     shown = mistakes[:_SHOWN]

@@ -8,13 +8,14 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Configuration, Module, Settings
+from nexusform.configuration.declared.configuration import Configuration, Module, Settings
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.language.functions.function import FixedProblem, Function, anything
 from nexusform.language.parser import parse_expression
-from nexusform.language.scanner import (
+from nexusform.language.syntax.nodes import Call, Expression, Parentheses
+from nexusform.language.syntax.scanner import (
     CLOSE_HEREDOC,
     DIRECTIVE,
     END,
@@ -24,7 +25,6 @@ from nexusform.language.scanner import (
     SEQUENCE_END,
     scan,
 )
-from nexusform.language.syntax import Call, Expression, Parentheses
 from nexusform.language.traced_part import TracedPart
 from nexusform.planning.names.origins import Origins
 from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation

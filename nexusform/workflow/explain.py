@@ -14,8 +14,7 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error
 from nexusform.domain_table import Loaded, explainers_of_domains
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import noun_of
+from nexusform.placement_kinds.kinds import VM, noun_of
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pool_reasons import explain_pools

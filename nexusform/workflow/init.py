@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.configuration import DEFAULT_PROVIDER, Configuration, Module, Settings
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, Configuration, Module, Settings
 from nexusform.configuration.loader import JSON, NATIVE
 from nexusform.configuration.overlooked import listed
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning

@@ -8,7 +8,7 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.source import SourceFile
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType

@@ -31,8 +31,8 @@ from nexusform.domains.fleet.scheduling.cycle import CycleResult, settle
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
 from nexusform.domains.fleet.scheduling.watcher import Watched, queued
-from nexusform.scheduling.matching import Taint, label_selector
-from nexusform.scheduling.quantity import make_quantity
+from nexusform.kubernetes.matching import Taint, label_selector
+from nexusform.kubernetes.quantity import make_quantity
 
 NODES = "kubernetes-fleet.io/node-count"
 CPU = "resources.kubernetes-fleet.io/available-cpu"

@@ -20,7 +20,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import label_selector
+from nexusform.kubernetes.matching import label_selector
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

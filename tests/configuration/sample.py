@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
 from nexusform.plain_data import from_plain
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, SetType

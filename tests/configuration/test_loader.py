@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.language import parser

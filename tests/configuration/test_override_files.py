@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nexusform.configuration.body_evaluation import prepare_resource
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.loader import load
 from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Names
 

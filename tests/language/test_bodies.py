@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nexusform.language import syntax
 from nexusform.language.bodies import BodySchema, Content, content, just_attributes, meant_hint
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
+from nexusform.language.syntax import nodes as syntax
 from nexusform.source import SourceFile, Span
 
 POOL = BodySchema(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from nexusform.language.conversion import convert, describe
-from nexusform.language.equality import equals
-from nexusform.language.unification import unify
+from nexusform.language.unification import equals, unify
 from nexusform.plain_data import ConversionProblem, from_plain, to_plain
 from nexusform.value_types import (
     BOOL,

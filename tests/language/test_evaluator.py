@@ -9,7 +9,7 @@ from nexusform.language import evaluation
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax import Expression, Literal, Parentheses, Traversal
+from nexusform.language.syntax.nodes import Expression, Literal, Parentheses, Traversal
 from nexusform.plain_data import from_plain, to_plain
 from nexusform.source import Position, SourceFile, Span
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType

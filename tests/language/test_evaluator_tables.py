@@ -18,7 +18,7 @@ from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.function import Functions
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression, parse_template
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
 from nexusform.language.type_expressions import type_expression
 from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile

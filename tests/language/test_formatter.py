@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from nexusform.language.formatter import format_text
 from nexusform.language.parser import parse_file
-from nexusform.language.scanner import (
+from nexusform.language.syntax.nodes import TemplateWrap
+from nexusform.language.syntax.scanner import (
     CLOSE_HEREDOC,
     CLOSE_QUOTE,
     COMMENT,
@@ -20,7 +21,6 @@ from nexusform.language.scanner import (
     QUOTED_TEXT,
     scan,
 )
-from nexusform.language.syntax import TemplateWrap
 from nexusform.source import SourceFile
 
 EVERYTHING = (Path(__file__).parent / "cases" / "everything.hcl").read_text("utf-8")

@@ -14,8 +14,8 @@ import pytest
 from nexusform.language.bodies import just_attributes
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.references import traversals
-from nexusform.language.scanner import IDENT, NUMBER, scan
-from nexusform.language.syntax import Body, Literal, ObjectCons, StringLiteral, TemplateWrap, TupleCons
+from nexusform.language.syntax.nodes import Body, Literal, ObjectCons, StringLiteral, TemplateWrap, TupleCons
+from nexusform.language.syntax.scanner import IDENT, NUMBER, scan
 from nexusform.source import SourceFile
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from nexusform.language import syntax
 from nexusform.language.json_syntax import expression_of, parse_json_file
 from nexusform.language.parser import parse_template
+from nexusform.language.syntax import nodes as syntax
 from nexusform.source import Position, SourceFile, Span
 
 

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.language import syntax
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import LARGEST_SOURCE, parse_expression, parse_file, parse_template
 from nexusform.language.parser import decode_tree as decode
 from nexusform.language.parser import encode_tree as encode
-from nexusform.language.scanner import scan
-from nexusform.language.syntax import Body
+from nexusform.language.syntax import nodes as syntax
+from nexusform.language.syntax.nodes import Body
+from nexusform.language.syntax.scanner import scan
 from nexusform.source import Position, SourceFile, Span
 
 CASES = Path(__file__).parent / "cases"

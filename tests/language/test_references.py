@@ -5,7 +5,7 @@ import pytest
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.references import as_traversal, body_traversals, traversals
-from nexusform.language.syntax import Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Traversal, TraverseAttribute
 from nexusform.source import SourceFile
 
 

@@ -20,13 +20,12 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language.evaluation import ExpressionRun
+from nexusform.language.evaluation import ExpressionRun, FileProblem
 from nexusform.language.evaluator import _HANDLERS, evaluate
 from nexusform.language.functions.registry import standard_functions
 from nexusform.language.parser import parse_expression
 from nexusform.language.references import children
-from nexusform.language.surroundings import FileProblem
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Binary,
     Call,
     Conditional,

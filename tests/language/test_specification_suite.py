@@ -17,7 +17,7 @@ from nexusform.language.bodies import BodySchema, content
 from nexusform.language.evaluator import evaluate
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
-from nexusform.language.syntax import Body, JsonBody, Traversal
+from nexusform.language.syntax.nodes import Body, JsonBody, Traversal
 from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile
 from nexusform.values import DYNAMIC_UNKNOWN, Value, string

@@ -17,7 +17,7 @@ from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.json_text import json_text
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
 from nexusform.rendering.answers.console_text import console_type, console_value
 from nexusform.source import SourceFile
 from nexusform.values import DYNAMIC_UNKNOWN, Value, tuple_value

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.configuration.limits import DEFAULT, Limits, limits_of, operators_limits
+from nexusform.configuration.declared.limits import DEFAULT, Limits, limits_of, operators_limits
 from nexusform.regular_files import FREE
 from nexusform.workflow.opening.surroundings import RealFiles
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.domains.editor import schemas
 from nexusform.domains.editor.module_text import ModuleText, Symbol
-from nexusform.language.syntax import Block, Body
+from nexusform.language.syntax.nodes import Block, Body
 from nexusform.resource_types.registry import registries
 from nexusform.schema import Attribute, BlockSchema, Nesting
 from nexusform.value_types import friendly_name

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from nexusform.diagnostics import Diagnostic, name_meant
 from nexusform.domains.editor.module_text import ModuleText, Range, TextChange, moved_after
-from nexusform.language.token_stream import CURLY_QUOTES
+from nexusform.language.syntax.token_stream import CURLY_QUOTES
 
 _NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, a word of a header
 _ID: Final = re.compile(rb"[\w./:-]+")

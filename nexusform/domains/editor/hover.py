@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.domains.editor import schemas
 from nexusform.domains.editor.landing import Landing, pool_of
 from nexusform.domains.editor.module_text import ModuleText, Naming, Symbol
-from nexusform.language.syntax import Attribute, Block, Body, StringLiteral
+from nexusform.language.syntax.nodes import Attribute, Block, Body, StringLiteral
 from nexusform.resource_types.registry import registries
 
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.domains.editor.module_text import ModuleText
-from nexusform.language.syntax import Block, Body
-from nexusform.placement_kinds.registry import place_text
+from nexusform.language.syntax.nodes import Block, Body
+from nexusform.placement_kinds.kinds import place_text
 from nexusform.plans.plan import Mode, PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.report.folding import names_text
 from nexusform.scheduling.racks.vms import Placement

@@ -17,7 +17,7 @@ from msgspec import Struct
 from nexusform.configuration.loader import NATIVE
 from nexusform.language.parser import parse_file
 from nexusform.language.references import traversals
-from nexusform.language.syntax import Attribute, Block, Body, Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Attribute, Block, Body, Traversal, TraverseAttribute
 from nexusform.regular_files import Confinement, read_regular
 from nexusform.source import SourceFile, Span
 

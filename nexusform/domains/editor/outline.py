@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from nexusform.domains.editor.module_text import ModuleText, Range
-from nexusform.language.syntax import Attribute, Block, Body
+from nexusform.language.syntax.nodes import Attribute, Block, Body
 
 
 class Entry(Struct, frozen=True):

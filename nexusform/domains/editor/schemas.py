@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.editor.module_text import ModuleText
-from nexusform.language.syntax import Block
+from nexusform.language.syntax.nodes import Block
 from nexusform.resource_types.registry import registries
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, by_size
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting

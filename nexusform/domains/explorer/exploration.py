@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, parse_address
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
 from nexusform.diagnostics import Diagnostic
 from nexusform.plain_data import Path as ValuePath

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.placement_kinds.placement_kind import PlacementKind
+from nexusform.placement_kinds.kinds import PlacementKind
 from nexusform.ports import ResourceType
 
 BINDING: Final = "binding"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.placement_kinds.placement_kind import MOST_NAMES, PlacementKind
+from nexusform.placement_kinds.kinds import MOST_NAMES, PlacementKind
 from nexusform.placement_kinds.vm_kind import joined
 from nexusform.ports import ResourceType
 from nexusform.scheduling.decision import Place

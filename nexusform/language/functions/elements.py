@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.language.conversion import convert as _convert
-from nexusform.language.equality import equals
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -16,7 +15,7 @@ from nexusform.language.functions.function import (
     anything,
 )
 from nexusform.language.functions.text import clusters
-from nexusform.language.unification import unify
+from nexusform.language.unification import equals, unify
 from nexusform.value_types import (
     BOOL,
     DYNAMIC,

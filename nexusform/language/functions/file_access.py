@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from nexusform.language.evaluation import FileProblem, Files, NoDirectory
 from nexusform.language.functions.base64_text import encode_base64
 from nexusform.language.functions.encoding import utf8_text
 from nexusform.language.functions.function import (
@@ -16,7 +17,6 @@ from nexusform.language.functions.function import (
     plain_function,
 )
 from nexusform.language.functions.hashing import HASHES
-from nexusform.language.surroundings import FileProblem, Files, NoDirectory
 from nexusform.value_types import BOOL, STRING, SetType
 from nexusform.values import Value, set_value
 

@@ -14,7 +14,7 @@ from nexusform.language.conversion import convert, describe
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, anything
 from nexusform.language.functions.json_text import json_string, json_text
 from nexusform.language.functions.text import clusters
-from nexusform.language.positions import count_clusters
+from nexusform.language.syntax.positions import count_clusters
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
 from nexusform.values import DYNAMIC_UNKNOWN, UNKNOWN, Value, beginning

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.language.evaluation import Clock, FileProblem, Files
 from nexusform.language.functions import (
     conversions,
     dates,
@@ -27,7 +28,6 @@ from nexusform.language.functions import (
     text,
 )
 from nexusform.language.functions.function import Function, Functions, signature
-from nexusform.language.surroundings import Clock, FileProblem, Files
 from nexusform.value_types import friendly_name
 from nexusform.values import string
 

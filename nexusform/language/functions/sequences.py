@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from nexusform.exact_numbers import normalised
 from nexusform.language.conversion import convert as _convert
-from nexusform.language.equality import equals
 from nexusform.language.functions.elements import SEQUENCES, list_parameter
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
-from nexusform.language.unification import unify
+from nexusform.language.unification import equals, unify
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, friendly_name
 from nexusform.values import (

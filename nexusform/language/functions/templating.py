@@ -9,7 +9,7 @@ from typing import Final
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.functions.file_access import FileReader
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Functions, Parameter
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
 from nexusform.source import SourceFile
 from nexusform.value_types import DYNAMIC, STRING, MapType, ObjectType, Type, friendly_name
 from nexusform.values import DYNAMIC_UNKNOWN, Value

@@ -15,7 +15,7 @@ from nexusform.language.functions.function import (
     check_length,
     plain_function,
 )
-from nexusform.language.positions import count_clusters
+from nexusform.language.syntax.positions import count_clusters
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType
 from nexusform.values import FALSE, TRUE, UNKNOWN, Value, boolean, refinement_of
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, address_order
-from nexusform.configuration.configuration import DEFAULT_PROVIDER, ResourceBlock
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.forecasts import FORECASTS
 from nexusform.plain_data import Path

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import KINDS, kind_order
+from nexusform.placement_kinds.kinds import KINDS, VM, kind_order
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.plans.effects import Effect, effect_of
 from nexusform.plans.plan import (

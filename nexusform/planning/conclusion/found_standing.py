@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nexusform.address import Address, address_order
 from nexusform.diagnostics import Diagnostic, warning
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.placements import REASONS
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of, machines_of

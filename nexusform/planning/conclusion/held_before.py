@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import KINDS
+from nexusform.placement_kinds.kinds import KINDS, VM
 from nexusform.plans.effects import Effect, effect_of
 from nexusform.plans.occupancy import SiteRoom, sharing_as_before
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nexusform.demands import PoolDemand, VmDemand
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.result import ExplainedVm
 from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vms.sites import SitePlan

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, Key, ModulePath, address_order, key_order
-from nexusform.configuration.configuration import ResourceBlock
-from nexusform.configuration.limits import beyond
+from nexusform.configuration.declared.configuration import ResourceBlock
+from nexusform.configuration.declared.limits import beyond
 from nexusform.diagnostics import Diagnostic, Problem, Severity, error, warning
 from nexusform.plain_data import Path
 from nexusform.planning.instances import argument_evaluation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.configuration.configuration import Condition
+from nexusform.configuration.declared.configuration import Condition
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.evaluator import Scope, notes_on
 from nexusform.planning.instances.instance import Instance

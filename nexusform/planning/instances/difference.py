@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Key, ModulePath
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Expression,
     Index,
     RelativeTraversal,

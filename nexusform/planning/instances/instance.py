@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.address import Address
 from nexusform.configuration.body_evaluation import PreparedBody
-from nexusform.configuration.configuration import Lifecycle, ResourceBlock
+from nexusform.configuration.declared.configuration import Lifecycle, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, text_line
 from nexusform.plain_data import Path, Refined
 from nexusform.planning.names.repetition import ObjectView, Repetition

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.address import Mode as BlockMode
-from nexusform.configuration.configuration import Check, Condition, Configuration, ResourceBlock, Variable
+from nexusform.configuration.declared.configuration import (
+    Check,
+    Condition,
+    Configuration,
+    ResourceBlock,
+    Variable,
+)
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.planning.instances.condition_verdicts import evaluate_condition, failure, worse
 from nexusform.planning.names.evaluation import Evaluation

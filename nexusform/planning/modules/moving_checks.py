@@ -14,7 +14,13 @@ from nexusform.address import (
     ModuleStep,
     module_text,
 )
-from nexusform.configuration.configuration import Configuration, Module, ModuleCall, Removed, ResourceBlock
+from nexusform.configuration.declared.configuration import (
+    Configuration,
+    Module,
+    ModuleCall,
+    Removed,
+    ResourceBlock,
+)
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.scope import ModuleInstance

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.address import Address
-from nexusform.configuration.configuration import Configuration, Output
+from nexusform.configuration.declared.configuration import Configuration, Output
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.plain_data import Refined, refined_parts, to_plain
 from nexusform.planning.names.evaluation import Evaluation

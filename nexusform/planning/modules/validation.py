@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, ModuleStep
-from nexusform.configuration.configuration import Condition, Configuration, Module, ResourceBlock
+from nexusform.configuration.declared.configuration import Condition, Configuration, Module, ResourceBlock
 from nexusform.configuration.reference_checks import check_references
 from nexusform.configuration.settings_block import EXPERIMENTS
 from nexusform.diagnostics import Diagnostic, Severity, error

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from nexusform.address import ROOT, Address, ConfigAddress, Key, ModulePath, ModuleStep
-from nexusform.configuration.configuration import ModuleCall, ResourceBlock, Variable
-from nexusform.configuration.limits import beyond
+from nexusform.configuration.declared.configuration import ModuleCall, ResourceBlock, Variable
+from nexusform.configuration.declared.limits import beyond
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.language.conversion import convert
 from nexusform.language.evaluator import Scope, evaluate
-from nexusform.language.syntax import Expression
+from nexusform.language.syntax.nodes import Expression
 from nexusform.plain_data import ConversionProblem, Path
 from nexusform.planning.names.repetition import (
     LIST,

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from nexusform.address import ConfigAddress, Mode
-from nexusform.configuration.configuration import Variable
+from nexusform.configuration.declared.configuration import Variable
 from nexusform.diagnostics import Diagnostic
-from nexusform.language import syntax
 from nexusform.language.evaluator import Trace, traced
+from nexusform.language.syntax import nodes as syntax
 from nexusform.language.traced_part import TracedPart
 from nexusform.language.value_notes import traversal_text
 from nexusform.planning.names.evaluation import Evaluation

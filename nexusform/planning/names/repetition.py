@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import Key, key_order
-from nexusform.configuration.limits import DEFAULT
+from nexusform.configuration.declared.limits import DEFAULT
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.syntax import Expression
+from nexusform.language.syntax.nodes import Expression
 from nexusform.plain_data import Path, Refined, from_plain, to_plain
 from nexusform.schema import BlockSchema, implied_type
 from nexusform.value_types import DYNAMIC, MapType, ObjectType, SetType, friendly_name, has_dynamic

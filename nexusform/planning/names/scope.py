@@ -9,11 +9,17 @@ from msgspec import Struct, field
 
 from nexusform.address import Key, Mode, ModulePath
 from nexusform.configuration.body_evaluation import PreparedBody
-from nexusform.configuration.configuration import Configuration, Module, ModuleCall, ResourceBlock, Variable
-from nexusform.configuration.limits import DEFAULT
+from nexusform.configuration.declared.configuration import (
+    Configuration,
+    Module,
+    ModuleCall,
+    ResourceBlock,
+    Variable,
+)
+from nexusform.configuration.declared.limits import DEFAULT
 from nexusform.diagnostics import Diagnostic
 from nexusform.language.evaluator import Scope
-from nexusform.language.syntax import Expression, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.syntax.nodes import Expression, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.planning.names.repetition import (
     LIST,
     ONCE,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.configuration.body_evaluation import PreparedBody, prepare_resource
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, has_errors
 from nexusform.plain_data import Path, unknown_paths
 from nexusform.planning.names.evaluation import Evaluation

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern, Key
-from nexusform.configuration.configuration import Configuration, Module
+from nexusform.configuration.declared.configuration import Configuration, Module
 from nexusform.graph import cycles, ordered
 from nexusform.planning.preparation.order import modules
 from nexusform.source import Span

@@ -18,7 +18,7 @@ from nexusform.address import (
     key_order,
     module_text,
 )
-from nexusform.configuration.configuration import Configuration, ResourceBlock
+from nexusform.configuration.declared.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, warning
 from nexusform.planning.preparation.move_statements import Statement, in_order, written_statements
 from nexusform.planning.preparation.order import modules, resource_blocks

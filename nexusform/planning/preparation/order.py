@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import ConfigAddress
-from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.declared.configuration import Configuration, Module, ResourceBlock
 from nexusform.configuration.reference_checks import Declaration, dependencies
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.graph import cycles, ordered, reached

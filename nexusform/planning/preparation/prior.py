@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress
-from nexusform.configuration.configuration import ImportBlock, ResourceBlock
+from nexusform.configuration.declared.configuration import ImportBlock, ResourceBlock
 from nexusform.configuration.moving_blocks import pattern_of
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Expression,
     Index,
     RelativeTraversal,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.uses import outputs_that_need
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.exact_numbers import number_text

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.replanning.drawn_ways import certain_count_note, drawn_note
 from nexusform.planning.request import Adjustment, PlanRequest

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress, address_order
-from nexusform.configuration.configuration import ResourceBlock
-from nexusform.configuration.limits import beyond
+from nexusform.configuration.declared.configuration import ResourceBlock
+from nexusform.configuration.declared.limits import beyond
 from nexusform.demands import VmDemand
 from nexusform.diagnostics import Diagnostic
 from nexusform.graph import reached

@@ -22,7 +22,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.placement_kinds.registry import place_classes
+from nexusform.placement_kinds.kinds import place_classes
 from nexusform.plain_data import ConversionProblem
 from nexusform.plans.saved.tables import SHORTEST, Field, read_table, write_table
 from nexusform.scheduling.decision import Place

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.json_forms import Form
-from nexusform.placement_kinds.registry import place_document, place_text
+from nexusform.placement_kinds.kinds import place_document, place_text
 from nexusform.placement_kinds.vm_kind import cells_text
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.json_forms import Form
-from nexusform.placement_kinds.registry import place_document
+from nexusform.placement_kinds.kinds import place_document
 from nexusform.placement_kinds.vm_kind import cells_text
 from nexusform.rendering.notation.colours import (
     Painter,

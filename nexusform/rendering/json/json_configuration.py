@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.configuration.configuration import (
+from nexusform.configuration.declared.configuration import (
     DEFAULT_PROVIDER,
     AnyBody,
     Configuration,
@@ -18,10 +18,10 @@ from nexusform.configuration.configuration import (
     ResourceBlock,
     Variable,
 )
-from nexusform.configuration.constants import constant, is_constant
+from nexusform.configuration.declared.constants import constant, is_constant
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.references import traversals
-from nexusform.language.syntax import Expression, Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Expression, Traversal, TraverseAttribute
 from nexusform.plain_data import to_plain
 from nexusform.ports import Registries, ResourceType
 from nexusform.providers.registry import PROVIDERS

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from nexusform.address import Address, AddressProblem, ModulePath, address_order, module_text, parse_address
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.plain_data import Path
 from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.ports import Registries

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from nexusform.forecasts import Score
 from nexusform.json_forms import Form, six_places
-from nexusform.placement_kinds.registry import place_document
+from nexusform.placement_kinds.kinds import place_document
 from nexusform.plans.occupancy import Room, SiteRoom
 from nexusform.plans.other_room import OtherKind, OtherRoom
 from nexusform.plans.plan import (

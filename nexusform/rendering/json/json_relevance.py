@@ -14,10 +14,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from nexusform.address import Address, Key, ModulePath, ModuleStep
-from nexusform.configuration.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.declared.configuration import Configuration, Module, ResourceBlock
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.references import body_traversals, traversals
-from nexusform.language.syntax import Expression, Step, Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.plans.plan import Action, Change, Mode, OutputChange, Plan
 from nexusform.state.objects import State
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, Final
 
-from nexusform.placement_kinds.registry import place_document
+from nexusform.placement_kinds.kinds import place_document
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.rendering.json.json_placements import shown_rows
 from nexusform.rendering.report.placement_rows import Detail

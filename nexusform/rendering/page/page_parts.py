@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.placement_kinds.registry import titled
+from nexusform.placement_kinds.kinds import titled
 from nexusform.plans.plan import CheckResult, PlacementTable, PoolUpgrade, SeparationVerdict, Upgrade
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference

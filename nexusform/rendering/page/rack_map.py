@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm, number_order
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku

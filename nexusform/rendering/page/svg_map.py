@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.placement_kinds.registry import place_text
+from nexusform.placement_kinds.kinds import place_text
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, joined, shape
 from nexusform.rendering.page.domain_parts import parts_of_domains

@@ -7,8 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import noun_of
+from nexusform.placement_kinds.kinds import VM, noun_of
 from nexusform.plans.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, Part, element

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import KINDS, titled
+from nexusform.placement_kinds.kinds import KINDS, VM, titled
 from nexusform.plans.effects import Effect, effect_of, is_told, told_pools
 from nexusform.plans.plan import (
     Action,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.effects import (
     DISMISSED,
     LEAVING,

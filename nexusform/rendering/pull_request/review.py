@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.address import parse_address
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, edited, literal_edit
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.plans.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.placement_kinds.registry import MAPS
+from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plain_data import Path
 from nexusform.plans.plan import Action, Change, Drift, Plan
 from nexusform.ports import UNFINISHED

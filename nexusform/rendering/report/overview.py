@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.placement_kinds.registry import kind_order
+from nexusform.placement_kinds.kinds import kind_order
 from nexusform.plans.effects import (
     DISMISSED,
     LEAVING,

@@ -10,8 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from nexusform.address import Address
-from nexusform.placement_kinds.placement_kind import MOST_NAMES, VM
-from nexusform.placement_kinds.registry import KINDS, kind_order, place_text
+from nexusform.placement_kinds.kinds import KINDS, MOST_NAMES, VM, kind_order, place_text
 from nexusform.plans.effects import (
     LEAVING,
     Effect,

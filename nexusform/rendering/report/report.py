@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
-from nexusform.placement_kinds.registry import KINDS, MAPS, kind_order
+from nexusform.placement_kinds.kinds import KINDS, MAPS, kind_order
 from nexusform.plain_data import Path
 from nexusform.plans.effects import effect_of, state_of
 from nexusform.plans.plan import (

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import brief_place
+from nexusform.placement_kinds.kinds import VM, brief_place
 from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.ports import Registries
 from nexusform.rendering.report import wording

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placement_kinds.registry import titled
+from nexusform.placement_kinds.kinds import VM, titled
 from nexusform.plans.effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import (

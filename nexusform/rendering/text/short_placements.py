@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.effects import Effect
 from nexusform.plans.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap

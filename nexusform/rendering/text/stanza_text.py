@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.placement_kinds.registry import MAPS
+from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, harmless, pad
 from nexusform.rendering.notation.hcl_text import SENSITIVE, attribute_name, quoted, scalar

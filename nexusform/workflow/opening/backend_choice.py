@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_evaluation import prepare_body
-from nexusform.configuration.configuration import Settings
-from nexusform.configuration.constants import NO_NAMES, constant
+from nexusform.configuration.declared.configuration import Settings
+from nexusform.configuration.declared.constants import NO_NAMES, constant
 from nexusform.configuration.variable_values import from_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
-from nexusform.language.syntax import Expression
+from nexusform.language.syntax.nodes import Expression
 from nexusform.plain_data import to_plain
 from nexusform.ports import FileProblem
 from nexusform.regular_files import PRIVATE, read_regular, write_whole

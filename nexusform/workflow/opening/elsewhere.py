@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
-from nexusform.configuration.configuration import Settings
+from nexusform.configuration.declared.configuration import Settings
 from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, has_errors
 from nexusform.exact_numbers import number_text
 from nexusform.planning.names.setting import key_of_question

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.configuration.configuration import Configuration, Encryption, Settings
+from nexusform.configuration.declared.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.encryption.backend import EncryptedBackend

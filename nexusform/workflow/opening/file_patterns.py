@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from nexusform.language.surroundings import FileProblem, NoDirectory
+from nexusform.language.evaluation import FileProblem, NoDirectory
 
 MATCH_CAP: Final = 100_000  # files that one fileset() may give
 DIRECTORY_CAP: Final = 100_000  # directories that one fileset() may look into

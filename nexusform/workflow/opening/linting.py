@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.advice.facts import Facts, PoolFacts, SiteFacts, rehearsal
 from nexusform.advice.registry import advise
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.demands import PoolDemand
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.conclusion.result import PlanResult

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Configuration
-from nexusform.configuration.limits import Limits, limits_of
+from nexusform.configuration.declared.configuration import Configuration
+from nexusform.configuration.declared.limits import Limits, limits_of
 from nexusform.configuration.loader import load
 from nexusform.diagnostics import Diagnostic
 from nexusform.log import logged

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.request import DataValues

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
 from nexusform.configuration.body_evaluation import prepare_body
-from nexusform.configuration.configuration import DEFAULT_PROVIDER, ProviderBlock
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
 from nexusform.plain_data import Path, path_text

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from nexusform.configuration.limits import DEFAULT, VARIABLE
+from nexusform.configuration.declared.limits import DEFAULT, VARIABLE
 from nexusform.diagnostics import Refused, error
 from nexusform.log import log
 from nexusform.ports import FileProblem

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, has_errors, narrowed
 from nexusform.domain_table import Loaded, checks_of_domains
 from nexusform.language.parser import hcl2_complaint

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Configuration, Module
+from nexusform.configuration.declared.configuration import Configuration, Module
 from nexusform.configuration.loader import load, read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors
 from nexusform.plain_data import from_plain, to_plain

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from nexusform.address import Address, AddressPattern, AddressProblem, address_order, parse_pattern
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.ports import FileProblem

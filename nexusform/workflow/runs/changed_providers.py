@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.address import Address, address_order
-from nexusform.configuration.configuration import DEFAULT_PROVIDER, ResourceBlock
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics import Diagnostic, Severity, diagnostic
 from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import Imported, PlanRequest

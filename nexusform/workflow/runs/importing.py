@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.configuration.configuration import DEFAULT_PROVIDER, Configuration, ResourceBlock
+from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, Configuration, ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning
 from nexusform.domain_table import Loaded, targets_of_domains
 from nexusform.exact_numbers import number_text

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from nexusform.configuration.limits import VARIABLE
+from nexusform.configuration.declared.limits import VARIABLE
 from nexusform.diagnostics import Refused, error
 from nexusform.words import counted
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from nexusform.diagnostics import Diagnostic, error
+from nexusform.language.evaluation import FileProblem
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.function import Functions
 from nexusform.language.functions.registry import standard_functions
 from nexusform.language.parser import parse_expression
-from nexusform.language.surroundings import FileProblem
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
 from nexusform.plain_data import to_plain
 from nexusform.source import SourceFile
 from nexusform.values import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, Value, object_value, string, unknown

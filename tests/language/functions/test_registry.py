@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.equality import equals
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import described_families, example_calls, reference_markdown
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
+from nexusform.language.unification import equals
 from nexusform.source import SourceFile
 from nexusform.values import DYNAMIC_UNKNOWN, Value
 

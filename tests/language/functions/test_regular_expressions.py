@@ -6,7 +6,7 @@ from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import described_families
 from nexusform.language.parser import parse_expression
-from nexusform.language.syntax import Traversal
+from nexusform.language.syntax.nodes import Traversal
 from nexusform.source import SourceFile
 from nexusform.values import DYNAMIC_UNKNOWN, Value, string
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.configuration.constants import NO_NAMES
+from nexusform.configuration.declared.constants import NO_NAMES
 from nexusform.language.evaluator import evaluate
 from nexusform.language.parser import parse_expression
 from nexusform.plain_data import to_plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 # Bytes of a page and how Azure writes its size, larger ones first.
 _PAGES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}

@@ -17,7 +17,7 @@ from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.azure.importers.az_documents import ANY, AzItems
 from nexusform.domains.azure.importers.az_model import STANDARD_FILES, AzCluster, AzInventory, StandardFile
 from nexusform.domains.azure.importers.az_sites import GROUND
-from nexusform.language.surroundings import FileProblem
+from nexusform.language.evaluation import FileProblem
 from nexusform.words import counted, first_of, form
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+=-]+")

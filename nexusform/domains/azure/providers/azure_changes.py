@@ -20,8 +20,8 @@ from nexusform.domains.azure.importers.az_bodies import (
     vm_properties,
 )
 from nexusform.domains.azure.providers.azure_requests import ArmChange, Target, Verb
+from nexusform.kubernetes.quantity import amount_of
 from nexusform.ports import ChangeRequest, ProviderProblem
-from nexusform.scheduling.quantity import amount_of
 from nexusform.values import UNKNOWN
 from nexusform.words import counted
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Problem
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.language.surroundings import FileProblem
+from nexusform.language.evaluation import FileProblem
 from nexusform.providers.registry import ProviderKind
 from nexusform.regular_files import FREE, Confinement, NotRegular, TooLarge, read_regular
 from nexusform.schema import Attribute, BlockSchema

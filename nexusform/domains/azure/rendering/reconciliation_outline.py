@@ -13,7 +13,7 @@ from nexusform.domains.azure.questions.reconciliation import ClusterCheck, Settl
 from nexusform.domains.azure.questions.replay import Replay
 from nexusform.forecasts import COUNT_CLAIM, MACHINE_CLAIM, RACK_CLAIM, Record, score_of
 from nexusform.json_forms import Form
-from nexusform.placement_kinds.registry import place_document
+from nexusform.placement_kinds.kinds import place_document
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.report.wording import claims_text

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from nexusform.address import Address
 from nexusform.applying.events import StepEvent
 from nexusform.configuration.body_evaluation import prepare_body
-from nexusform.configuration.configuration import ProviderBlock
-from nexusform.configuration.constants import NO_NAMES
+from nexusform.configuration.declared.configuration import ProviderBlock
+from nexusform.configuration.declared.constants import NO_NAMES
 from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors, warning
 from nexusform.domains.azure.importers.az_adoption import AdoptedObject, AdoptedSite, Reference, adopt_sites
 from nexusform.domains.azure.importers.az_known_nodes import known_nodes

@@ -32,7 +32,7 @@ from nexusform.domains.azure.importers.az_inventory import read_changed_sites, r
 from nexusform.domains.azure.importers.az_model import AzSite
 from nexusform.domains.azure.providers.azure_export import read_files
 from nexusform.domains.azure.workflow.adopting import addresses_of, reference_to
-from nexusform.language.surroundings import FileProblem
+from nexusform.language.evaluation import FileProblem
 from nexusform.planning.preparation.prior import adopted
 from nexusform.plans.plan import Plan
 from nexusform.regular_files import FREE, Confinement

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 Object = dict[str, Any]
 

@@ -20,7 +20,7 @@ from nexusform.domains.fleet.scheduling.cluster_requests import (
     RequestSelector,
     RequestTerm,
 )
-from nexusform.scheduling.matching import Requirement
+from nexusform.kubernetes.matching import Requirement
 from nexusform.schema import BlockSchema
 
 GROUP: Final = "placement.kubefleet.dev"

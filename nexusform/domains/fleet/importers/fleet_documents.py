@@ -22,8 +22,8 @@ from nexusform.documents.yaml_text import ELISION, Node, Notes, YamlDocument, re
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, Objection, Shape, block_name
 from nexusform.domains.pods.importers.kubernetes_checks import metadata_problems
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
+from nexusform.kubernetes.quantity import LARGEST_INT32
 from nexusform.plain_data import Path
-from nexusform.scheduling.quantity import LARGEST_INT32
 from nexusform.schema import BlockSchema, Nesting
 
 INVALID: Final = "invalid-fleet-manifest"

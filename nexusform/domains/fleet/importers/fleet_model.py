@@ -16,7 +16,7 @@ from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.rollout import RollingUpdate
 from nexusform.domains.fleet.scheduling.staged import RunState, Stage
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
-from nexusform.scheduling.matching import LabelSelector, Taint
+from nexusform.kubernetes.matching import LabelSelector, Taint
 
 ROLLING_UPDATE, EXTERNAL = "RollingUpdate", "External"
 SERVER_SIDE_APPLY = "ServerSideApply"

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.documents.shapes import Holds
-from nexusform.scheduling.quantity import LARGEST_INT64
+from nexusform.kubernetes.quantity import LARGEST_INT64
 
 
 class Objection(Struct, frozen=True):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from nexusform.address import Address
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.domains.fleet.importers.fleet_model import FleetMember
 from nexusform.domains.fleet.planning.world import member_of

@@ -29,7 +29,7 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
     manifest_from,
     unwrapped,
 )
-from nexusform.scheduling.matching import matches
+from nexusform.kubernetes.matching import matches
 
 MOST_OVERRIDES: Final = 100
 _LIMITS: Final = {

@@ -14,7 +14,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.planning.asked import Asked, asked_of

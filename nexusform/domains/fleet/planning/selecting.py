@@ -16,7 +16,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     ObjectSelector,
 )
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, is_reserved, never_selected
-from nexusform.scheduling.matching import matches
+from nexusform.kubernetes.matching import matches
 
 _NAMESPACE: Final = ("", "Namespace")
 

@@ -12,18 +12,13 @@ from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.domains.fleet.importers.fleet_model import BegunRun, FleetMember, FleetObject, FleetOverride
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.planning.instances.instance import Instance
-from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.preparation.order import modules
-from nexusform.planning.request import PlanRequest
-from nexusform.ports import Kind, ResourceType
-from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.quantity import (
+from nexusform.kubernetes.matching import Taint
+from nexusform.kubernetes.quantity import (
     Form,
     Malformed,
     Quantity,
@@ -31,6 +26,11 @@ from nexusform.scheduling.quantity import (
     make_quantity,
     parse_quantity,
 )
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.preparation.order import modules
+from nexusform.planning.request import PlanRequest
+from nexusform.ports import Kind, ResourceType
 
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # What state notes of a member that no placement has been planned with yet.

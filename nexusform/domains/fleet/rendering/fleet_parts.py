@@ -15,7 +15,7 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.contents import read_status
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.placement_kinds.registry import place_text
+from nexusform.placement_kinds.kinds import place_text
 from nexusform.plain_data import has_unknown
 from nexusform.plans.effects import Effect, effect_of, state_of, verb_of
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan

@@ -11,9 +11,9 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from nexusform.kubernetes.matching import LabelSelector, Taint, Toleration
+from nexusform.kubernetes.quantity import Quantity
 from nexusform.scheduling.decision import Place
-from nexusform.scheduling.matching import LabelSelector, Taint, Toleration
-from nexusform.scheduling.quantity import Quantity
 
 
 class BindingState(StrEnum):

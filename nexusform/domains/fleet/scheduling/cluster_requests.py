@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.fleet.scheduling.properties import COMPARISONS, Unreadable, property_of
-from nexusform.scheduling.matching import Requirement, holds
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.matching import Requirement, holds
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 # How many clusters a selector is to pick when it says "All".
 ALL = None

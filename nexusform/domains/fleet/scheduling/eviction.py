@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
-from nexusform.scheduling.quantity import Amount
+from nexusform.kubernetes.quantity import Amount
 
 MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by eviction"
 DELETING_PLACEMENT = "Found deleting ClusterResourcePlacement targeted by eviction"

@@ -28,8 +28,8 @@ from nexusform.domains.fleet.scheduling.rules import (
     same_placement_affinity,
     topology_spread,
 )
+from nexusform.kubernetes.quantity import Quantity
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.quantity import Quantity
 
 
 class Preference(Struct, frozen=True):

@@ -14,8 +14,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.properties import COMPARISONS, property_of
 from nexusform.domains.fleet.scheduling.roster import Roster, Standing
 from nexusform.domains.fleet.scheduling.rules import topology_spread
-from nexusform.scheduling.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, holds
-from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, holds
+from nexusform.kubernetes.quantity import Malformed, Quantity, parse_quantity
 from nexusform.words import listed
 
 _MOST_NAMED = 6

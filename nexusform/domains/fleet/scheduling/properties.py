@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling.bindings import Member, PropertyRequirement
 from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, Quantity, parse_quantity
 
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 TOTAL, ALLOCATABLE, AVAILABLE = "total", "allocatable", "available"

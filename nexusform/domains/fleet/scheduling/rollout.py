@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType, Policy
-from nexusform.scheduling.quantity import Amount
+from nexusform.kubernetes.quantity import Amount
 
 QUARTER = Amount(25, percent=True)
 DEFAULT_PERIOD = 60

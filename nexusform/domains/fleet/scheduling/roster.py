@@ -23,7 +23,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Cause,
     Member,
 )
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     DOES_NOT_EXIST,
     EXISTS,
     IN,

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from nexusform.domains.fleet.scheduling.bindings import ClusterTerm, Policy, PolicySnapshot
-from nexusform.scheduling.matching import LabelSelector
+from nexusform.kubernetes.matching import LabelSelector
 
 
 def next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) -> PolicySnapshot:

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member, PolicySnapshot
-from nexusform.scheduling.matching import LabelSelector, matches, selector_problems
-from nexusform.scheduling.quantity import Amount
+from nexusform.kubernetes.matching import LabelSelector, matches, selector_problems
+from nexusform.kubernetes.quantity import Amount
 
 APPROVAL, TIMED_WAIT = "Approval", "TimedWait"
 DELETE_STAGE = "kubernetes-fleet.io/deleteStage"

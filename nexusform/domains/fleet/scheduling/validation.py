@@ -26,7 +26,7 @@ from nexusform.domains.fleet.scheduling.properties import (
     contradiction,
 )
 from nexusform.domains.fleet.scheduling.rules.cluster_affinity import ASCENDING, DESCENDING
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     EQUAL,
     EXISTS,
     LONGEST_NAME,
@@ -39,7 +39,7 @@ from nexusform.scheduling.matching import (
     qualified_name_problems,
     selector_problems,
 )
-from nexusform.scheduling.quantity import Amount, Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import Amount, Malformed, Quantity, parse_quantity
 
 Path = tuple[str | int, ...]
 MOST_TERMS, MOST_NAMES, MOST_TOLERATIONS = 10, 100, 100

@@ -20,9 +20,9 @@ from nexusform.domains.fleet.types.fleet_reading import (
     without_unknown,
 )
 from nexusform.domains.fleet.types.fleet_schemas import LENIENT, MANIFEST, filled_name, filled_namespace
+from nexusform.kubernetes.matching import dns_label_problems
 from nexusform.ports import ResourceType
 from nexusform.resource_types.shared_arguments import id_attribute, is_known, joined_id
-from nexusform.scheduling.matching import dns_label_problems
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.values import UNKNOWN
 

@@ -34,9 +34,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.rollout import DEFAULT_PERIOD, QUARTER, RollingUpdate
 from nexusform.domains.fleet.scheduling.validation import invalid, sentence
+from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.quantity import Amount, parse_amount
 from nexusform.plain_data import Path, unknown_paths
-from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
-from nexusform.scheduling.quantity import Amount, parse_amount
 from nexusform.schema import BlockSchema
 from nexusform.values import UNKNOWN
 

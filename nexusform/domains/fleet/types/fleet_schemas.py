@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.scheduling.quantity import LARGEST_INT32, LARGEST_INT64
+from nexusform.kubernetes.quantity import LARGEST_INT32, LARGEST_INT64
 from nexusform.schema import Attribute, BlockSchema, NestedBlock, Nesting, OnChange, Reference
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 

@@ -23,8 +23,8 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     one,
     text,
 )
+from nexusform.kubernetes.quantity import Amount, parse_duration
 from nexusform.ports import ResourceType
-from nexusform.scheduling.quantity import Amount, parse_duration
 from nexusform.schema import BlockSchema, OnChange, Reference
 from nexusform.value_types import BOOL, STRING, SetType
 

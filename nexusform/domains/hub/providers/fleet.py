@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from nexusform.domains.hub.types.fleet_hub import CONTEXT, KUBECONFIG
+from nexusform.kubernetes.quantity import parse_duration
 from nexusform.ports import Provider, ProviderProblem
 from nexusform.providers.registry import ProviderKind
 from nexusform.regular_files import FREE, Confinement
-from nexusform.scheduling.quantity import parse_duration
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import BOOL, STRING
 

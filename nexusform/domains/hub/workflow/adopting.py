@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nexusform.address import Address
 from nexusform.applying.events import StepEvent
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem, way_to_hub
 from nexusform.domains.hub.api.hub_kinds import KINDS

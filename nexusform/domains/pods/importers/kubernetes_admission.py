@@ -19,8 +19,8 @@ from nexusform.documents.shapes import mapping_at, mappings_at
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.domains.pods.importers.kubernetes_pod_spec import read_selector
 from nexusform.domains.pods.scheduling.workloads import Budget, Quota, QuotaScope
-from nexusform.scheduling.matching import EXISTS
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.matching import EXISTS
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"

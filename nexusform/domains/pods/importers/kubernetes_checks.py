@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from nexusform.documents.yaml_text import Node
-from nexusform.plain_data import Path
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     Requirement,
     label_selector,
     label_value_problems,
     matches,
     qualified_name_problems,
 )
-from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, Quantity, parse_quantity
+from nexusform.plain_data import Path
 
 Wrong: TypeAlias = tuple[Node, str, str]
 Check: TypeAlias = Callable[[Node], Iterator[Wrong]]

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.importers.kubernetes_manifests import Fields, Manifest
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, read_storage
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 NEXUS_VOLUME: Final = "nexus-volume"
 _RETAIN: Final = "Retain"

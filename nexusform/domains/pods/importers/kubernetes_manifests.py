@@ -18,7 +18,7 @@ from nexusform.documents.shapes import Holds, mapping_at
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import YamlDocument, problem_at, read_yaml
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
-from nexusform.scheduling.quantity import LARGEST_INT32
+from nexusform.kubernetes.quantity import LARGEST_INT32
 
 INVALID: Final = "invalid-kubernetes-manifest"
 DEPRECATED: Final = "deprecated-envelope"

@@ -27,9 +27,9 @@ from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, as_
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, read_storage, read_volumes
 from nexusform.domains.pods.scheduling.versions import version_of
 from nexusform.domains.pods.scheduling.workloads import PodSpec, Seen
+from nexusform.kubernetes.matching import Taint
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
-from nexusform.scheduling.matching import Taint
-from nexusform.scheduling.quantity import Malformed, parse_quantity
 
 COMMAND: Final = (
     "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"

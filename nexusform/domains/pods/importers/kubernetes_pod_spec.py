@@ -27,8 +27,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Requests,
     SpreadConstraint,
 )
-from nexusform.scheduling.kubelet import HUGEPAGES
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     EQUAL,
     EXISTS,
     GREATER,
@@ -43,7 +42,8 @@ from nexusform.scheduling.matching import (
     requirement_problems,
     selector_problems,
 )
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
+from nexusform.scheduling.kubelet import HUGEPAGES
 
 # What scores count for a container that requests none: 100m and 200 MiB.
 _SCORED: Final = {"cpu": 100, "memory": 200 * 1024 * 1024}

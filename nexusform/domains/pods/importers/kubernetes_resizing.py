@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.documents.shapes import mapping_at, mappings_at, value_at
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 CONTAINERS: Final = ("containers", "initContainers")
 _STATUSES: Final = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}

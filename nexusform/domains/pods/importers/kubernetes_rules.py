@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     dns_label_problems,
     dns_subdomain_problems,
     qualified_name_problems,
 )
-from nexusform.scheduling.quantity import LARGEST_INT32, LARGEST_INT64, Malformed, parse_quantity
+from nexusform.kubernetes.quantity import LARGEST_INT32, LARGEST_INT64, Malformed, parse_quantity
 
 _RULES: Final = """\
 apps_v1.DaemonSet spec!

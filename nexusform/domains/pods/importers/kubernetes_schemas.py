@@ -25,8 +25,8 @@ from nexusform.domains.pods.importers.kubernetes_rules import (
     name_problem,
 )
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
-from nexusform.scheduling.matching import dns_label_problems
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.matching import dns_label_problems
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 _MOST_KNOWN: Final = 12
 

@@ -21,8 +21,8 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import read_node_term,
 from nexusform.domains.pods.scheduling.claims import fits
 from nexusform.domains.pods.scheduling.rules.volumes import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.workloads import Claim, Disk, NodeTerm, Volume, VolumeNeed
-from nexusform.scheduling.matching import IN, Requirement
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.matching import IN, Requirement
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"

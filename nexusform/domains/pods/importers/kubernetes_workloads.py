@@ -33,7 +33,7 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import (
 )
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, read_storage, read_volumes
 from nexusform.domains.pods.scheduling.workloads import Strategy, Workload
-from nexusform.scheduling.matching import LabelSelector, matches
+from nexusform.kubernetes.matching import LabelSelector, matches
 
 # What Kubernetes names as the most that one cluster carries.
 MOST_PODS: Final = 150_000

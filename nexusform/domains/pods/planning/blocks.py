@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.address import Address, ConfigAddress
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
 from nexusform.domains.fleet.planning.contents import objects_on_clusters
 from nexusform.domains.pods.importers.kubernetes_manifests import (

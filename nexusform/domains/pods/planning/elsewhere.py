@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.address import Address, parse_address
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.domains.fleet.planning.world import read_by
 from nexusform.domains.pods.importers.kubernetes_nodes import observation_of

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import ResourceBlock
+from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
 from nexusform.documents.shapes import mapping_at
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest

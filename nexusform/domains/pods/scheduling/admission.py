@@ -16,8 +16,8 @@ from nexusform.domains.pods.scheduling.board import Usage
 from nexusform.domains.pods.scheduling.rules import node_affinity, node_ports
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
 from nexusform.domains.pods.scheduling.workloads import Aligned, Node, PodSpec
+from nexusform.kubernetes.matching import untolerated
 from nexusform.scheduling.kubelet import STORAGE, TopologyPolicy
-from nexusform.scheduling.matching import untolerated
 
 _OS: Final = "kubernetes.io/os"
 TOPOLOGY: Final = (

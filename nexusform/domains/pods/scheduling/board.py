@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from nexusform.domains.pods.scheduling.workloads import Cluster, Disk, HostPort, PodSpec, PodTerm
-from nexusform.scheduling.matching import IN, LabelSelector, matches
+from nexusform.kubernetes.matching import IN, LabelSelector, matches
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 

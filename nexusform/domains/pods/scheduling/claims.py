@@ -26,7 +26,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Volume,
     VolumeNeed,
 )
-from nexusform.scheduling.matching import IN, Requirement, matches
+from nexusform.kubernetes.matching import IN, Requirement, matches
 
 # In place of a volume's name: one that was made for the claim, wherever its class makes them.
 _MADE: Final = ""

@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     PodTerm,
     SpreadConstraint,
 )
-from nexusform.scheduling.matching import NO_SCHEDULE, LabelSelector, matches, untolerated
+from nexusform.kubernetes.matching import NO_SCHEDULE, LabelSelector, matches, untolerated
 
 # What required affinity of standing pods towards a new one is worth in points.
 HARD_AFFINITY_WEIGHT: Final = 1

@@ -13,7 +13,7 @@ from nexusform.domains.pods.scheduling import forecast, profile
 from nexusform.domains.pods.scheduling.session import Session, Verdict
 from nexusform.domains.pods.scheduling.work import PodToPlace, Work, free_numbers
 from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Strategy
-from nexusform.scheduling.quantity import amount_of
+from nexusform.kubernetes.quantity import amount_of
 
 
 class DaemonRollout:

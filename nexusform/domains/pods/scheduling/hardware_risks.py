@@ -15,7 +15,7 @@ from nexusform.domains.pods.scheduling.risks import (
     few,
 )
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec
-from nexusform.scheduling.matching import matches
+from nexusform.kubernetes.matching import matches
 from nexusform.words import form
 
 # Of several labels that tell machines apart, the one to propose.

@@ -9,9 +9,9 @@ from itertools import chain
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, NOT_IN, Requirement, holds
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.kubelet import STORAGE
-from nexusform.scheduling.matching import DOES_NOT_EXIST, NOT_IN, Requirement, holds
 from nexusform.words import form
 
 _MOST_VALUES = 5

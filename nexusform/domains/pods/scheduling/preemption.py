@@ -18,9 +18,9 @@ from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.board import Board
 from nexusform.domains.pods.scheduling.run import Run
 from nexusform.domains.pods.scheduling.workloads import Budget, PodSpec, StandingPod
+from nexusform.kubernetes.matching import matches
+from nexusform.kubernetes.quantity import amount_of
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.matching import matches
-from nexusform.scheduling.quantity import amount_of
 
 # kube-scheduler stops searching once it has so many candidates, in hundredths of the nodes that may help.
 _SHARE: Final = 10

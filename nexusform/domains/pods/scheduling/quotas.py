@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope
-from nexusform.scheduling.matching import EXISTS, IN, NOT_IN
+from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 
 _REQUESTS: Final = "requests."
 _LIMITS: Final = "limits."

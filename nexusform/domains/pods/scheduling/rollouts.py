@@ -22,7 +22,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.matching import LabelSelector
+from nexusform.kubernetes.matching import LabelSelector
 
 # The label that tells pods of a Deployment's templates apart, and what no template has there.
 TEMPLATE_KEY: Final = "pod-template-hash"

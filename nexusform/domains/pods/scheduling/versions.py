@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.workloads import PodSpec, PodTerm
-from nexusform.scheduling.matching import LabelSelector, matches
+from nexusform.kubernetes.matching import LabelSelector, matches
 
 Version = tuple[int, ...]
 # The newest version whose source was read for this table.

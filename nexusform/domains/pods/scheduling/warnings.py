@@ -42,8 +42,8 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
+from nexusform.kubernetes.matching import LabelSelector, matches
 from nexusform.scheduling.decision import Refusal
-from nexusform.scheduling.matching import LabelSelector, matches
 from nexusform.words import first_of, form
 
 # What Kubernetes takes for the limit of a node where its cloud provider names none.

@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration
 from nexusform.scheduling.kubelet import TopologyPolicy
-from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from nexusform.placement_kinds.registry import noun_of
+from nexusform.placement_kinds.kinds import noun_of
 from nexusform.plans.effects import Effect, effect_counts, verb_of
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.ports import Registries

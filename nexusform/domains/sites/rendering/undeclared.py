@@ -9,7 +9,7 @@ from nexusform.diagnostics import Diagnostic, warning
 from nexusform.domains.sites.types.definition import FILE_NAME
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.json_forms import Form
-from nexusform.placement_kinds.registry import kind_order, noun_of
+from nexusform.placement_kinds.kinds import kind_order, noun_of
 from nexusform.rendering.answers.outline import Section
 from nexusform.source import Position, Span
 from nexusform.words import counted, form, listed

@@ -32,8 +32,8 @@ from nexusform.language.bodies import BodySchema, content
 from nexusform.language.evaluator import evaluate
 from nexusform.language.functions.registry import standard_functions
 from nexusform.language.parser import parse_file
-from nexusform.language.positions import describe
-from nexusform.language.syntax import Block, Body, Expression, Traversal
+from nexusform.language.syntax.nodes import Block, Body, Expression, Traversal
+from nexusform.language.syntax.positions import describe
 from nexusform.plain_data import has_unknown
 from nexusform.planning.names.setting import NotedFiles, PlanClock
 from nexusform.ports import FileProblem

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.variable_values import Assignment, from_file
 from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors, warning

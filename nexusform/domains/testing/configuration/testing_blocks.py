@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from nexusform.address import AddressPattern
-from nexusform.configuration.configuration import AnyBody, Condition, ProviderBlock
-from nexusform.configuration.constants import constant_flag, constant_text
+from nexusform.configuration.declared.configuration import AnyBody, Condition, ProviderBlock
+from nexusform.configuration.declared.constants import constant_flag, constant_text
 from nexusform.configuration.module_blocks import decode_provider, is_local
 from nexusform.configuration.moving_blocks import pattern_of
 from nexusform.configuration.value_blocks import decode_conditions
@@ -23,7 +23,7 @@ from nexusform.configuration.written import (
 )
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.language.bodies import BodySchema, Content, content, just_attributes
-from nexusform.language.syntax import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
+from nexusform.language.syntax.nodes import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
 from nexusform.source import Span
 
 _OVERRIDES = {"override_resource": (), "override_data": (), "override_module": ()}

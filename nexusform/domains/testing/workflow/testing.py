@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.loader import automatic_files, load
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.address import Address, AddressPattern
-from nexusform.configuration.configuration import (
+from nexusform.configuration.declared.configuration import (
     DEFAULT_PROVIDER,
     Configuration,
     Module,
@@ -24,7 +24,7 @@ from nexusform.diagnostics import Diagnostic, Problem, did_you_mean, error, has_
 from nexusform.domains.testing.configuration.testing_blocks import Mock, Override, RunBlock, RunFile
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
-from nexusform.language.syntax import (
+from nexusform.language.syntax.nodes import (
     Expression,
     Literal,
     ObjectCons,
@@ -246,7 +246,7 @@ def _providers(
 
 def _mocked(mock: Mock, known: Mapping[str, ProviderBlock]) -> ProviderBlock:
     """A provider without settings: it looks at no site."""
-    from nexusform.language.syntax import Body
+    from nexusform.language.syntax.nodes import Body
 
     name, _, alias = mock.key.partition(".")
     earlier = known.get(mock.key)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.advice.registry import RULE_IDS
 from nexusform.applying.events import Outcome, StepEvent
 from nexusform.backends.memory import MemoryBackend
-from nexusform.configuration.configuration import Condition, Configuration
+from nexusform.configuration.declared.configuration import Condition, Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, has_errors, warning
@@ -27,7 +27,7 @@ from nexusform.domains.testing.workflow.testing_configuration import (
     variable_value,
 )
 from nexusform.language.evaluator import evaluate
-from nexusform.language.syntax import Traversal, TraverseAttribute
+from nexusform.language.syntax.nodes import Traversal, TraverseAttribute
 from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION, evaluate_condition, failure
 from nexusform.planning.names.setting import StandingEvaluation, standing_evaluation
 from nexusform.planning.request import PlanRequest

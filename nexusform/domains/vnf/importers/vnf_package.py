@@ -20,7 +20,7 @@ from nexusform.diagnostics import Refused, did_you_mean, error
 from nexusform.documents.shapes import list_at, mapping_at, text_at, value_at
 from nexusform.domains.vnf.importers.foreign import foreign_kind
 from nexusform.domains.vnf.importers.sol006 import flavours_of
-from nexusform.language.surroundings import FileProblem, Files
+from nexusform.language.evaluation import FileProblem, Files
 
 META: Final = "TOSCA-Metadata/TOSCA.meta"
 _BASE_HOT: Final = "BaseHOT/"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, Rule
 from nexusform.domains.vnf.types.vnf_documents import documents_known, read_documents
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
 
 _VNF: Final = "tacker_vnf"

@@ -27,6 +27,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     unpack,
     vdu_problems,
 )
+from nexusform.kubernetes.matching import Taint
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.hardware import with_vfs
 from nexusform.resource_types.kubelet import (
@@ -46,7 +47,6 @@ from nexusform.resource_types.shared_arguments import (
     unknown_skus,
 )
 from nexusform.scheduling.kubelet import Platform
-from nexusform.scheduling.matching import Taint
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.schema import Attribute, BlockSchema
 from nexusform.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType

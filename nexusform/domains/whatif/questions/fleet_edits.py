@@ -17,8 +17,8 @@ from nexusform.domains.fleet.scheduling.properties import RESOURCE_PREFIX
 from nexusform.domains.fleet.scheduling.validation import check_member
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.scheduling.matching import NO_SCHEDULE, Taint
-from nexusform.scheduling.quantity import Malformed, parse_quantity
+from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
+from nexusform.kubernetes.quantity import Malformed, parse_quantity
 from nexusform.words import listed
 
 # What KubeFleet's `draincluster` puts on a member. Source: KubeFleet tools/utils/common.go.

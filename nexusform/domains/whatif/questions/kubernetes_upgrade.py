@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from nexusform.demands import PlacedVm
 from nexusform.domains.whatif.questions.pods_down import ClusterPods, strict_budgets
+from nexusform.kubernetes.quantity import amount_of
 from nexusform.planning.vms.sites import vm_name
-from nexusform.scheduling.quantity import amount_of
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.worlds.availability import DrawnRoom, PlacedAnew, Replacement, ask_again, place_anew, quorum_of

@@ -26,7 +26,7 @@ from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
 from nexusform.domains.pods.scheduling.workloads import Node, StandingPod, Workload
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.vms.sites import Thing
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.ports import Registries

@@ -29,7 +29,7 @@ from nexusform.domains.whatif.questions.repack_ground import (
 )
 from nexusform.domains.whatif.questions.repack_moves import Intention
 from nexusform.domains.whatif.questions.repack_time import ENDLESS, Patience
-from nexusform.scheduling.quantity import amount_of
+from nexusform.kubernetes.quantity import amount_of
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Ranking
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement

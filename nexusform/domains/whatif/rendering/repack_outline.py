@@ -10,7 +10,7 @@ from typing import Any, Final
 from nexusform.domains.whatif.questions.repack import Blocking, Repack, RepackStatus
 from nexusform.domains.whatif.questions.repack_steps import FollowedPod, RepackStep, RepackWindow
 from nexusform.json_forms import Form
-from nexusform.placement_kinds.registry import place_document
+from nexusform.placement_kinds.kinds import place_document
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, short_place_text
 from nexusform.rendering.notation.json_bounds import INTERVAL
 from nexusform.words import counted, form, listed

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.backends.backend_kind import Directories
 from nexusform.backends.registry import BACKENDS
-from nexusform.configuration.configuration import Settings
+from nexusform.configuration.declared.configuration import Settings
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.domains.whatif.questions.capacity_report import (
     SiteLine,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
 from nexusform.domains.fleet.planning.world import read_by

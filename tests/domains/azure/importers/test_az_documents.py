@@ -10,7 +10,7 @@ import pytest
 from nexusform.domains.azure.importers.az_capture import read_directory
 from nexusform.domains.azure.importers.az_documents import read_items
 from nexusform.domains.azure.importers.az_inventory import read_inventory, read_sites
-from nexusform.language.surroundings import FileProblem
+from nexusform.language.evaluation import FileProblem
 from tests.domains.azure.importers.test_az_inventory import cluster, machine, node, rack
 
 RACKS = [rack("r1"), rack("r2")]

@@ -17,7 +17,7 @@ from nexusform.domains.fleet.planning.contents import availability_tracked, fing
 from nexusform.domains.fleet.planning.overrides import applicable, render
 from nexusform.domains.fleet.planning.selecting import selected
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read_manifests
-from nexusform.scheduling.matching import label_selector
+from nexusform.kubernetes.matching import label_selector
 from nexusform.state.objects import State
 from tests.planning.harness import good, plan, state_of, warnings
 

@@ -18,8 +18,8 @@ from nexusform.domains.fleet.scheduling.explanation import drift, explain
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
 from nexusform.domains.fleet.workflow.reasons import PlacementReason
+from nexusform.kubernetes.matching import Taint
 from nexusform.rendering.answers.outline import Outline
-from nexusform.scheduling.matching import Taint
 
 P = parse_address("fleet_cluster_resource_placement.p")
 COST = "kubernetes.azure.com/per-cpu-core-cost"

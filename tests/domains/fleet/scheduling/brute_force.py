@@ -20,8 +20,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Policy,
     PolicySnapshot,
 )
-from nexusform.scheduling.matching import LabelSelector
-from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.matching import LabelSelector
+from nexusform.kubernetes.quantity import Malformed, Quantity, parse_quantity
 
 S, U = BindingState.SCHEDULED, BindingState.UNSCHEDULED
 Row = tuple[str, bool, str]

@@ -20,8 +20,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.cycle import CycleResult, settle
 from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.scheduling.matching import Taint, label_selector
-from nexusform.scheduling.quantity import Quantity, parse_quantity
+from nexusform.kubernetes.matching import Taint, label_selector
+from nexusform.kubernetes.quantity import Quantity, parse_quantity
 
 NODES = "kubernetes-fleet.io/node-count"
 CPU = "resources.kubernetes-fleet.io/available-cpu"

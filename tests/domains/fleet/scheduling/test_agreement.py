@@ -23,8 +23,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.cycle import CycleResult, schedule, settle
 from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
-from nexusform.scheduling.quantity import parse_quantity
+from nexusform.kubernetes.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.quantity import parse_quantity
 from tests.domains.fleet.scheduling.brute_force import Answer, Model
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g")

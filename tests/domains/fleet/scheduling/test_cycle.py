@@ -18,7 +18,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.cycle import schedule, settle
 from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.scheduling.matching import Toleration, label_selector
+from nexusform.kubernetes.matching import Toleration, label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     BOUND,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.scheduling import eviction
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget, Target, evict
-from nexusform.scheduling.quantity import Amount
+from nexusform.kubernetes.quantity import Amount
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     BOUND,

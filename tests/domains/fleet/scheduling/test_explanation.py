@@ -22,7 +22,7 @@ from nexusform.domains.fleet.scheduling.explanation import (
     explain,
 )
 from nexusform.domains.fleet.scheduling.roster import Roster
-from nexusform.scheduling.matching import Requirement, label_selector
+from nexusform.kubernetes.matching import Requirement, label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     COST,

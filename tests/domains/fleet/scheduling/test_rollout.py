@@ -14,7 +14,7 @@ from nexusform.domains.fleet.scheduling.rollout import (
     roll_out,
     target_of,
 )
-from nexusform.scheduling.quantity import Amount, parse_amount
+from nexusform.kubernetes.quantity import Amount, parse_amount
 from tests.domains.fleet.scheduling.samples import ALL, BOUND, FIXED, SCHEDULED, UNSCHEDULED, bound, pick
 
 ONE_AT_A_TIME = RollingUpdate(Amount(1), Amount(1), 0)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Policy, SpreadConstraint
 from nexusform.domains.fleet.scheduling.snapshots import next_snapshot, policy_hash
-from nexusform.scheduling.matching import Toleration
+from nexusform.kubernetes.matching import Toleration
 from tests.domains.fleet.scheduling.samples import ALL, NODES, labels_term, pick, property_term, sorted_by
 
 POLICY = pick(

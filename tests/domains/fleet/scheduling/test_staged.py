@@ -18,8 +18,8 @@ from nexusform.domains.fleet.scheduling.staged import (
     steps_of,
     transition_problem,
 )
-from nexusform.scheduling.matching import LabelSelector, label_selector
-from nexusform.scheduling.quantity import Amount
+from nexusform.kubernetes.matching import LabelSelector, label_selector
+from nexusform.kubernetes.quantity import Amount
 from tests.domains.fleet.scheduling.samples import BOUND, SCHEDULED, UNSCHEDULED, bound, fleet, member
 
 SNAPSHOT = PolicySnapshot(0, "", 4)

@@ -30,8 +30,8 @@ from nexusform.domains.fleet.scheduling.validation import (
     check_taints,
     read_usage,
 )
-from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
-from nexusform.scheduling.quantity import Amount, parse_duration
+from nexusform.kubernetes.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.quantity import Amount, parse_duration
 from tests.domains.fleet.scheduling.samples import (
     ALL,
     FIXED,

@@ -26,7 +26,7 @@ from nexusform.domains.fleet.scheduling.watcher import (
     trigger_for,
     trigger_of,
 )
-from nexusform.scheduling.matching import Taint, Toleration
+from nexusform.kubernetes.matching import Taint, Toleration
 from tests.domains.fleet.scheduling.samples import ALL, FIXED, NODES, N, labels_term, member, pick, quantity
 
 BEFORE = member("a", {"env": "prod"}, nodes="3", cpu="4", taints=["x", "y"], namespaces=["web"])

@@ -11,7 +11,7 @@ from nexusform.domains.pods.importers.kubernetes_admission import read_quotas
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
 from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, workloads_of
 from nexusform.domains.pods.scheduling.workloads import PodSpec, Quota, QuotaScope, Requests
-from nexusform.scheduling.matching import EXISTS, Toleration
+from nexusform.kubernetes.matching import EXISTS, Toleration
 
 MIB = 1 << 20
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from nexusform.domains.pods.importers.kubernetes_nodes import Observation, observation_of, read_cluster
-from nexusform.scheduling.matching import Taint
+from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 
 HASH = {"pod-template-hash": "5d"}

@@ -25,7 +25,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Volume,
 )
-from nexusform.scheduling.matching import Requirement, label_selector
+from nexusform.kubernetes.matching import Requirement, label_selector
 from tests.domains.pods.scheduling.outcomes import pending
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     LabelSelector,
     Requirement,
     Taint,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, SpreadConstraint
-from nexusform.scheduling.matching import Taint, holds, label_selector, matches, tolerates
+from nexusform.kubernetes.matching import Taint, holds, label_selector, matches, tolerates
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -19,8 +19,8 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
+from nexusform.kubernetes.matching import Taint
 from nexusform.scheduling.kubelet import TopologyPolicy
-from nexusform.scheduling.matching import Taint
 
 GPU = "nvidia.com/gpu"
 SINGLE, RESTRICTED = TopologyPolicy.SINGLE_NUMA_NODE, TopologyPolicy.RESTRICTED

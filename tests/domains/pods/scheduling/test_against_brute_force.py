@@ -25,7 +25,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.matching import Requirement, Taint, Toleration, label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.domains.pods.scheduling.outcomes import pending, running
 

@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     StandingPod,
 )
-from nexusform.scheduling.matching import label_selector
+from nexusform.kubernetes.matching import label_selector
 from tests.domains.pods.scheduling import brute_force
 
 HOST, ZONE, MACHINE = "kubernetes.io/hostname", "zone", "machine"

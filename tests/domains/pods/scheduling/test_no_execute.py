@@ -10,7 +10,7 @@ from nexusform.domains.pods.scheduling import risks
 from nexusform.domains.pods.scheduling.scheduler import predict
 from nexusform.domains.pods.scheduling.warnings import warnings_of
 from nexusform.domains.pods.scheduling.workloads import Cluster
-from nexusform.scheduling.matching import Taint, Toleration
+from nexusform.kubernetes.matching import Taint, Toleration
 from tests.domains.pods.scheduling.test_scheduler import cluster, standing, workload
 
 DOWN = Taint("maintenance", "yes", "NoExecute")

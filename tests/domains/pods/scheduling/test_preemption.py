@@ -22,7 +22,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import Taint, Toleration, label_selector
+from nexusform.kubernetes.matching import Taint, Toleration, label_selector
 from tests.domains.pods.scheduling import brute_force
 
 HOST = "kubernetes.io/hostname"

@@ -24,7 +24,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     VolumeNeed,
 )
-from nexusform.scheduling.matching import Requirement, Taint, label_selector
+from nexusform.kubernetes.matching import Requirement, Taint, label_selector
 
 GIB = 1 << 30
 APP = (("app", "a"),)

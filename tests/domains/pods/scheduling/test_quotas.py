@@ -24,7 +24,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.matching import Taint
+from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.scheduling.outcomes import pending, running
 
 NODES = tuple(Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2))

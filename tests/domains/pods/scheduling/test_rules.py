@@ -19,7 +19,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, label_selector
 
 HOST = "kubernetes.io/hostname"
 A, B = label_selector({"app": "a"}), label_selector({"app": "b"})

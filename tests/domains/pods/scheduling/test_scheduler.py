@@ -19,7 +19,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.matching import Requirement, Taint, Toleration, label_selector
+from nexusform.kubernetes.matching import Requirement, Taint, Toleration, label_selector
 from tests.domains.pods.scheduling.outcomes import pending, running
 
 HOST = "kubernetes.io/hostname"

@@ -16,7 +16,7 @@ import pytest
 from nexusform.domains.pods.scheduling.explanation import consider
 from nexusform.domains.pods.scheduling.rules.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
-from nexusform.scheduling.matching import IN, NOT_IN, Requirement
+from nexusform.kubernetes.matching import IN, NOT_IN, Requirement
 from tests.domains.pods.scheduling.upstream_forms import HARD, SOFT, node, pod_of, said, selector, standing
 
 TEAMS = {"team1a": {"team": "team1"}, "team1b": {"team": "team1"}, "team2a": {"team": "team2"}}

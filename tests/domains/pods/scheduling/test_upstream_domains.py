@@ -20,7 +20,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     StandingPod,
 )
-from nexusform.scheduling.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
 
 HOST = "kubernetes.io/hostname"
 WEIGHT = 2  # of either rule in the default profile

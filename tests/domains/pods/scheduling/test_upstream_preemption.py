@@ -25,7 +25,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import EXISTS, LabelSelector, Requirement, label_selector
+from nexusform.kubernetes.matching import EXISTS, LabelSelector, Requirement, label_selector
 
 SIZES = {"none": 0, "small": 100, "medium": 200, "large": 300, "huge": 500}
 WEIGHTS = {"negative": -100, "low": 0, "mid": 100, "high": 1000, "top": 10_000}

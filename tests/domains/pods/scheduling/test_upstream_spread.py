@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.explanation import consider
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec
-from nexusform.scheduling.matching import Taint
+from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.scheduling.upstream_forms import HARD, node, pod_of, said, selector, standing, told
 
 FOO, BAR = "foo", "bar"

@@ -35,7 +35,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     EXISTS,
     IN,
     LabelSelector,

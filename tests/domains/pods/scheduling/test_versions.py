@@ -22,7 +22,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     StandingPod,
     Workload,
 )
-from nexusform.scheduling.matching import LabelSelector, Requirement
+from nexusform.kubernetes.matching import LabelSelector, Requirement
 
 GIB = 1 << 30
 APP = (("app", "a"),)

@@ -20,7 +20,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
-from nexusform.scheduling.matching import Requirement, label_selector
+from nexusform.kubernetes.matching import Requirement, label_selector
 
 HOST = "kubernetes.io/hostname"
 BARE = "topology.kubernetes.io/baremetalmachine"

@@ -19,8 +19,8 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeOptions,
     simulate_runtime_upgrade,
 )
+from nexusform.kubernetes.matching import label_selector
 from nexusform.planning.vms.sites import Thing
-from nexusform.scheduling.matching import label_selector
 from nexusform.state.objects import State
 from nexusform.worlds.world_view import SiteView, things_of_state, view_world
 from tests.domains.whatif.questions.worlds import document, racks, standing

@@ -25,7 +25,7 @@ from nexusform.domains.fleet.scheduling.properties import (
     values_of,
 )
 from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing, ascending
-from nexusform.scheduling.quantity import Malformed, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import Malformed, Quantity, parse_quantity
 
 PLUGIN = "ClusterAffinity"
 REASON = "cluster does not match with any of the required cluster affinity terms"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from nexusform.domains.fleet.scheduling.bindings import Ask
 from nexusform.domains.fleet.scheduling.roster import Mask, Roster, Standing
-from nexusform.scheduling.matching import EQUAL, EXISTS, Taint, Toleration
+from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
 PLUGIN = "TaintToleration"
 

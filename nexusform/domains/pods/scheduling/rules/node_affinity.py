@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.scale import to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, NodeTerm, PodSpec
-from nexusform.scheduling.matching import IN, holds
+from nexusform.kubernetes.matching import IN, holds
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 LEFT_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.scheduling.matching import NO_SCHEDULE, Taint, tolerates
+from nexusform.kubernetes.matching import NO_SCHEDULE, Taint, tolerates
 
 REASON: Final = "node(s) were unschedulable"
 _CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)

@@ -7,7 +7,7 @@ from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.scale import to_hundred
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
-from nexusform.scheduling.matching import NO_SCHEDULE, Taint, is_tolerated, tolerates, untolerated
+from nexusform.kubernetes.matching import NO_SCHEDULE, Taint, is_tolerated, tolerates, untolerated
 
 REASON: Final = "node(s) had untolerated taint(s)"
 NO_EXECUTE: Final = "NoExecute"

@@ -7,7 +7,7 @@ from typing import Final
 from nexusform.domains.pods.scheduling.counts import Counts
 from nexusform.domains.pods.scheduling.rules.node_affinity import term_holds
 from nexusform.domains.pods.scheduling.workloads import REGION, ZONE, Node, PodSpec
-from nexusform.scheduling.matching import Requirement
+from nexusform.kubernetes.matching import Requirement
 
 CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 NONE_LEFT: Final = "node(s) didn't find available persistent volumes to bind"

@@ -15,8 +15,8 @@ from unicodedata import normalize
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.language.positions import Positions
-from nexusform.language.scanner import (
+from nexusform.language.syntax.positions import Positions
+from nexusform.language.syntax.scanner import (
     END,
     IDENT,
     INVALID,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.scheduling.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
+from nexusform.kubernetes.quantity import Form, Malformed, Quantity, make_quantity, parse_quantity
 
 
 def read(text: str) -> Quantity:

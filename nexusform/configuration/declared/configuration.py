@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.address import AddressPattern, ConfigAddress, Mode
-from nexusform.language.syntax import Block, Body, Expression, JsonBody, Traversal
+from nexusform.language.syntax.nodes import Block, Body, Expression, JsonBody, Traversal
 from nexusform.source import SourceFile, Span
 from nexusform.value_types import Type
 from nexusform.values import Value

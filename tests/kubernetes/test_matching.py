@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.scheduling.matching import (
+from nexusform.kubernetes.matching import (
     LabelSelector,
     Requirement,
     Taint,

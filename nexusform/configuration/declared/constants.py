@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.language import syntax
 from nexusform.language.conversion import convert, describe
 from nexusform.language.evaluator import evaluate
+from nexusform.language.syntax import nodes as syntax
 from nexusform.language.type_expressions import no_calls
 from nexusform.plain_data import ConversionProblem
 from nexusform.value_types import BOOL, NUMBER, STRING, ListType, Type
