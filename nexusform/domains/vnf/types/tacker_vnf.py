@@ -10,6 +10,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.demands import CONTROL_PLANE_TAINT, GroupRule, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.shapes import mappings_at
 from nexusform.domains.vnf.importers.vnf_model import Rule, Unmet, Vnf, counts, largest, size_problems, unmet
 from nexusform.domains.vnf.types.vnf_documents import (
     CONTROL_PLANE_ROLE,
@@ -466,9 +467,11 @@ def node(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any
         return NodeMarks({}, (CONTROL_PLANE_TAINT,), kubelet)
     worker = _Worker(vm.pool, _came(vm), vm.placement.machine, vm.placement.availability_zone)
     labels = _labels(attributes, worker)
+    # What is none is told where it is written.
     taints = [
         Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
-        for taint in attributes.get("taints") or ()
+        for taint in mappings_at(attributes, "taints")
+        if taint.keys() >= {"key", "effect"}
     ]
     return NodeMarks(labels, tuple(taints), kubelet)
 

@@ -637,8 +637,18 @@ def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> Non
     for text, state in ((kept_off, "Pending"), (tolerant, "Scheduled")):
         brought = state_of(RACKS + vnf + manifest("m", text, of="tacker_vnf.v.id"))
         assert standing(brought)["web-0"]["state"] == state
-    wrong = errors(plan(RACKS + vnf.replace("NoSchedule", "Never")))
-    assert [problem.id for problem in wrong] == ["invalid-taint"]
+    written = '[{ key = "t", effect = "NoSchedule" }]'
+    for taints in (
+        '[{ key = "t", effect = "Never" }]',
+        '[{ key = "t" }]',
+        '[{ effect = "NoSchedule" }]',
+        '["t:NoSchedule"]',
+        '{ t = ["NoSchedule"] }',
+        '"t:NoSchedule"',
+    ):
+        brought = manifest("m", tolerant, of="tacker_vnf.v.id")
+        wrong = errors(plan(RACKS + vnf.replace(written, taints) + brought))
+        assert [problem.id for problem in wrong] == ["invalid-taint"], taints
 
 
 def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters() -> None:
