@@ -375,11 +375,17 @@ _KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _HELM: Final = "helm.toolkit.fluxcd.io"
 _ARGO: Final = "argocd.argoproj.io"
 _TRACKING: Final = f"{_ARGO}/tracking-id"
+# What a Managed Fleet Namespace makes on a hub of Azure; an admission policy there refuses changes by others.
+# Source: KubeFleet pkg/webhook/managedresource.
+_BY_AZURE: Final = "fleet.azure.com/managed-by"
+OF_AZURE: Final = "Azure Resource Manager"
 
 
 def manager_of(manifest: Manifest) -> str:
     """What applies an object from elsewhere: `Flux Kustomization flux-system/apps`, "" for nothing known."""
     labels, annotations = manifest.labels, _annotations(manifest)
+    if labels.get(_BY_AZURE) == "arm":
+        return OF_AZURE
     for prefix, kind in ((_KUSTOMIZE, "Kustomization"), (_HELM, "HelmRelease")):
         name = labels.get(f"{prefix}/name")
         if name:

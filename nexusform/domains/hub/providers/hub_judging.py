@@ -12,7 +12,7 @@ from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
 from nexusform.domains.hub.providers.hub_objects import managed_by, path_on, standing_of_many
 from nexusform.domains.hub.providers.hub_owners import left_to_others
-from nexusform.domains.hub.providers.hub_refusals import no_member, stands_already
+from nexusform.domains.hub.providers.hub_refusals import no_member, of_azure, stands_already
 from nexusform.domains.hub.providers.hub_terms import Terms
 from nexusform.domains.hub.providers.hub_writing import EXTERNAL, turns_external
 from nexusform.ports import ChangeRequest, ProviderProblem
@@ -182,7 +182,9 @@ def _refused(refused: Refused, each: Sent) -> Problem:
 
 
 def _webhook(refused: Refused, each: Sent) -> Problem:
-    return Problem((), REFUSED, f"{each.title}: the hub refuses it ({refused.status}), {refused.words}")
+    advice = of_azure(each)
+    detail = f"{each.title}: the hub refuses it ({refused.status}), {refused.words}{advice and '.'}{advice}"
+    return Problem((), REFUSED, detail)
 
 
 def _silent(refused: Refused, each: Sent) -> Problem:

@@ -47,8 +47,28 @@ def no_member(each: Sent) -> str:
     )
 
 
-def refusal_words(refused: Refused, title: str) -> str:
+def of_azure(each: Sent) -> str:
+    """Where labels of a member are changed instead, when a hub of Azure denied them; "" for other objects."""
+    metadata = each.body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    if each.body.get("kind") != "MemberCluster" or not labels:
+        return ""
+    group = labels.get("fleet.azure.com/resource-group", "RG")
+    pairs = " ".join(f"{name}={value}" for name, value in sorted(labels.items()) if not _of_arm(name))
+    return (
+        " On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
+        f"az fleet member update --resource-group {group} --fleet-name FLEET --name {metadata.get('name')} "
+        f'--labels "{pairs}"'
+    )
+
+
+def _of_arm(label: str) -> bool:
+    return label.startswith("fleet.azure.com/")
+
+
+def refusal_words(refused: Refused, each: Sent) -> str:
     """A refusal in one sentence or more."""
+    title = each.title
     if refused.kind is Refusal.OTHER_MANAGER:
         parts = [f"{each.field} belongs to {each.manager}" for each in refused.causes if each.manager]
         return (
@@ -58,7 +78,8 @@ def refusal_words(refused: Refused, title: str) -> str:
     if refused.missing_right:
         return f"{title}: {refused.missing_right}."
     words = refused.words
-    return f"{title}: the hub refuses it ({refused.status}): {words}"
+    advice = of_azure(each) if refused.kind is Refusal.WEBHOOK else ""
+    return f"{title}: the hub refuses it ({refused.status}): {words}{advice and '.'}{advice}"
 
 
 @contextmanager

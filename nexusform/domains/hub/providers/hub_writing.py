@@ -211,7 +211,7 @@ class Writing(Struct, frozen=True):
             sent = left_to_others(each.body, body, self.request.ignored, manager)
             return self.hub.apply(path, sent, manager, force=force)
         except Refused as refused:
-            raise ProviderProblem(refusal_words(refused, each.title)) from None
+            raise ProviderProblem(refusal_words(refused, each)) from None
 
     def _drop_others(self, sent: Sequence[Sent]) -> None:
         """Delete the objects that a step leaves out."""

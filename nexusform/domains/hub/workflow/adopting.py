@@ -13,6 +13,7 @@ from nexusform.address import Address
 from nexusform.applying.events import StepEvent
 from nexusform.configuration.declared.configuration import Configuration
 from nexusform.diagnostics import Diagnostic, error, has_errors, warning
+from nexusform.domains.fleet.importers.fleet_export import OF_AZURE
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem, way_to_hub
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.api.hub_words import Refused
@@ -116,7 +117,7 @@ def _read(place: Place, state: State, leaving: ExitStack) -> tuple[str, Found, l
         if (type_name, object_id) in standing:
             continue
         who = managed_by(body)
-        if who and not place.take_ownership:
+        if who and (who == OF_AZURE or not place.take_ownership):
             others.append(f"{object_id} ({who})")
             continue
         match = provider.find(type_name, object_id)
@@ -141,7 +142,7 @@ def _of_others(others: list[str]) -> Iterator[Diagnostic]:
         objects = counted(len(others), "object")
         detail = (
             f"{objects} of the hub {'is' if len(others) == 1 else 'are'} applied by others and left to them: "
-            f"{first_of(others, _MOST_NAMED)}. -take-ownership takes them over, too."
+            f"{first_of(others, _MOST_NAMED)}. -take-ownership takes over what Flux or Argo CD applies."
         )
         yield warning("managed-by-others", detail)
 

@@ -1,0 +1,45 @@
+"""On a hub of Azure labels of members and some placements belong to Azure Resource Manager."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_server import HubServer
+
+MEMBER = """
+provider "fleet" {}
+data "fleet_hub" "hub" {}
+resource "fleet_member_cluster" "lon1" {
+  provider = fleet
+  name     = "lon1"
+  labels   = { tier = "gold" }
+}
+"""
+
+
+def test_where_a_label_of_a_member_is_changed_is_said_with_the_denial(hub: HubServer, told: Told) -> None:
+    Path("main.nf.hcl").write_text(MEMBER)
+    hub.webhook = lambda body: "labels are managed by Azure" if body["kind"] == "MemberCluster" else ""
+    code, said = told("plan")
+    assert code == 1
+    wanted = "az fleet member update --resource-group RG --fleet-name FLEET --name lon1 --labels"
+    assert f'{wanted} "tier=gold"' in said
+
+
+def test_what_a_managed_namespace_made_is_read_and_never_adopted(hub: HubServer, told: Told) -> None:
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "arm")
+    selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "team"}
+    body = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+        "metadata": {"name": "team", "labels": {"fleet.azure.com/managed-by": "arm"}},
+        "spec": {"resourceSelectors": [selector], "policy": {"placementType": "PickAll"}},
+    }
+    hub.put(body, "arm")
+    hub.act()
+    Path("main.nf.hcl").write_text('provider "fleet" {}\ndata "fleet_hub" "hub" {}\n')
+    code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl", "-take-ownership")
+    assert code == 0, said
+    assert "team (Azure Resource Manager)" in said
+    assert not Path("hub.nf.hcl").exists()
