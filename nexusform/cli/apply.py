@@ -20,7 +20,7 @@ from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.placement_kinds.kinds import noun_of
-from nexusform.plans.effects import Effect, effect_counts
+from nexusform.plans.impact.effects import Effect, effect_counts
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.words import counted, first_of, listed

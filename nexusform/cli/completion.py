@@ -448,7 +448,7 @@ def _limits(_directory: str, _flag: Sequence[str]) -> list[str]:
 
 
 def _guard_rails(_directory: str, _flag: Sequence[str]) -> list[str]:
-    from nexusform.plans.guard_rails import GUARD_RAILS
+    from nexusform.plans.impact.guard_rails import GUARD_RAILS
 
     return [f"{name}:" for name in GUARD_RAILS]
 

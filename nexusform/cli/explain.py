@@ -14,8 +14,8 @@ from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import Diagnostic, Severity, warning
 from nexusform.placement_kinds.kinds import place_text
+from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementChange
-from nexusform.plans.pool_reason import PoolReason
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.rendering.answers.outline import Outline
 from nexusform.words import counted

@@ -14,7 +14,7 @@ from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, vari
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.voice import PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
-from nexusform.plans.guard_rails import Limit, guarded, limits_of
+from nexusform.plans.impact.guard_rails import Limit, guarded, limits_of
 from nexusform.plans.plan import Plan
 from nexusform.state.json_text import collector_paused
 from nexusform.workflow.opening.project import open_project

@@ -10,8 +10,8 @@ from nexusform.demands import PoolDemand
 from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vms.vm_object import placed_by
+from nexusform.plans.impact.pool_reason import Coming, PoolReason
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable
-from nexusform.plans.pool_reason import Coming, PoolReason
 from nexusform.state.objects import State
 
 

@@ -14,8 +14,8 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, has_errors
 from nexusform.forecasts import Score
 from nexusform.plain_data import Path, Refined
-from nexusform.plans.occupancy import SiteRoom, SiteVms
-from nexusform.plans.other_room import OtherRoom
+from nexusform.plans.room.occupancy import SiteRoom, SiteVms
+from nexusform.plans.room.other_room import OtherRoom
 from nexusform.scheduling.decision import Certainty, Place, Refusal
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, OutputState

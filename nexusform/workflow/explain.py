@@ -21,8 +21,8 @@ from nexusform.planning.pool_reasons import explain_pools
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.vms.vm_object import left_by, placed_by
+from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.plans.pool_reason import PoolReason
 from nexusform.ports import Registries
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.scheduling.decision import Certainty

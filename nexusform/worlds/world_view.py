@@ -26,7 +26,8 @@ from nexusform.planning.vms.sites import (
     sku_of,
     vm_name,
 )
-from nexusform.plans.other_room import (
+from nexusform.plans.plan import Plan
+from nexusform.plans.room.other_room import (
     OtherRoom,
     RuntimeVersion,
     Supplies,
@@ -34,7 +35,6 @@ from nexusform.plans.other_room import (
     noted_supplies,
     other_room,
 )
-from nexusform.plans.plan import Plan
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, VmSku

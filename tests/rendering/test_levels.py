@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from nexusform.address import parse_address
 from nexusform.diagnostics import error, warning
 from nexusform.planning.conclusion.held_before import with_held_before
-from nexusform.plans.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.plans.plan import Plan
+from nexusform.plans.room.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.ports import Registries
 from nexusform.rendering.json.json_document import json_bytes, plan_document
 from nexusform.rendering.json.json_stream import finding_event

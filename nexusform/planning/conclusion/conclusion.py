@@ -45,7 +45,7 @@ from nexusform.planning.verdicts.separation import Verdicts, has_rules, judge
 from nexusform.planning.verdicts.stranded import forgotten_ground, lost_with_ground, namesakes, stranded
 from nexusform.planning.vms.sites import PlanSurroundings, SitePlan, catalogue_version
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.impact.effects import Effect, effect_of
 from nexusform.plans.plan import (
     PREDICTION,
     Action,

@@ -19,7 +19,7 @@ from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, error
 from nexusform.placement_kinds.kinds import KINDS, VM, kind_order
 from nexusform.planning.vms.sites import SitePlan
-from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.impact.effects import Effect, effect_of
 from nexusform.plans.plan import (
     Action,
     Change,

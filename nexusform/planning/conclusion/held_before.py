@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.placement_kinds.kinds import KINDS, VM
-from nexusform.plans.effects import Effect, effect_of
-from nexusform.plans.occupancy import SiteRoom, sharing_as_before
+from nexusform.plans.impact.effects import Effect, effect_of
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
+from nexusform.plans.room.occupancy import SiteRoom, sharing_as_before
 
 
 class _Deeds(Struct, frozen=True):

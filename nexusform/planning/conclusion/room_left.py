@@ -29,8 +29,9 @@ from nexusform.planning.vms.sites import (
     vm_name,
 )
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.plans.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
-from nexusform.plans.other_room import (
+from nexusform.plans.plan import Action, Change, Plan
+from nexusform.plans.room.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
+from nexusform.plans.room.other_room import (
     Nodes,
     OtherRoom,
     declared_network,
@@ -38,7 +39,6 @@ from nexusform.plans.other_room import (
     noted_supplies,
     other_room,
 )
-from nexusform.plans.plan import Action, Change, Plan
 from nexusform.ports import Registries, ResourceType
 from nexusform.scheduling.catalogue import by_size
 from nexusform.scheduling.racks.vms import Interval, VmSku, anybodys, common_terms, total

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic, warning
-from nexusform.plans.other_room import OtherKind, OtherRoom, lacking_text, noted_supplies
 from nexusform.plans.plan import Change, Plan
+from nexusform.plans.room.other_room import OtherKind, OtherRoom, lacking_text, noted_supplies
 
 RUNS_OUT: Final = "runs-out-beside-machines"
 

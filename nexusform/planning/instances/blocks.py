@@ -27,8 +27,8 @@ from nexusform.planning.preparation.order import Order, created_first
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.request import PlanRequest, Stage
-from nexusform.plans.occupancy import take_note
 from nexusform.plans.plan import Action, CheckResult
+from nexusform.plans.room.occupancy import take_note
 from nexusform.ports import UNFINISHED, Kind
 from nexusform.scheduling.world import Inventory
 from nexusform.state.objects import ObjectState

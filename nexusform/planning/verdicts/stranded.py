@@ -15,9 +15,9 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vms.sites import SitePlan, build_sites, inventory_of
 from nexusform.planning.vms.vm_object import MACHINE_REMOVED, MACHINE_REPLACED, VmObject
-from nexusform.plans.guard_rails import STRANDED
-from nexusform.plans.occupancy import noted
+from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
+from nexusform.plans.room.occupancy import noted
 from nexusform.ports import FORGOTTEN as FORGOTTEN_VMS
 from nexusform.ports import ResourceType
 from nexusform.words import counted, first_of, form, listed, natural

@@ -15,7 +15,7 @@ from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.vms.sites import Thing, lay_ground, sku_of
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.planning.vms.vm_world import VmWorld
-from nexusform.plans.occupancy import note_of
+from nexusform.plans.room.occupancy import note_of
 from nexusform.ports import FORGOTTEN, UNMANAGED, Registries
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.world import Occupied

@@ -19,7 +19,7 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Diagnostic, did_you_mean, error
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.request import PlanRequest
-from nexusform.plans.occupancy import OutsideVm, take_note
+from nexusform.plans.room.occupancy import OutsideVm, take_note
 from nexusform.ports import Kind, Registries, ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
 from nexusform.scheduling.racks.certainty import Operation, Stand, VmPlaced, VmReleased

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vms.sites import inventory_of
-from nexusform.plans.occupancy import note_of, noted
+from nexusform.plans.room.occupancy import note_of, noted
 from nexusform.ports import FORGOTTEN
 from nexusform.scheduling.world import Inventory, Occupied
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.plans.effects import LEAVING, effect_clauses, effect_counts
+from nexusform.plans.impact.effects import LEAVING, effect_clauses, effect_counts
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table

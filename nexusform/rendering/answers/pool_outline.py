@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from nexusform.json_forms import Form
-from nexusform.plans.pool_reason import Coming, PoolReason
+from nexusform.plans.impact.pool_reason import Coming, PoolReason
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import TABLE
 from nexusform.rendering.report.placement_rows import table_row

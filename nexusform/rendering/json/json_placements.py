@@ -10,8 +10,6 @@ from msgspec.structs import asdict
 from nexusform.forecasts import Score
 from nexusform.json_forms import Form, six_places
 from nexusform.placement_kinds.kinds import place_document
-from nexusform.plans.occupancy import Room, SiteRoom
-from nexusform.plans.other_room import OtherKind, OtherRoom
 from nexusform.plans.plan import (
     PlacementAction,
     PlacementChange,
@@ -25,6 +23,8 @@ from nexusform.plans.plan import (
     SeparationViolation,
     Upgrade,
 )
+from nexusform.plans.room.occupancy import Room, SiteRoom
+from nexusform.plans.room.other_room import OtherKind, OtherRoom
 from nexusform.rendering.notation.json_bounds import INTERVAL
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.report.placement_rows import Detail

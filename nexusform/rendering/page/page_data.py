@@ -14,7 +14,7 @@ from msgspec import Struct
 from nexusform.address import module_text
 from nexusform.json_forms import Form
 from nexusform.placement_kinds.kinds import KINDS, VM, place_text
-from nexusform.plans.effects import Effect, effect_of, state_of
+from nexusform.plans.impact.effects import Effect, effect_of, state_of
 from nexusform.plans.plan import (
     Change,
     PlacementChange,

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from nexusform.demands import PlacedVm, number_order
 from nexusform.placement_kinds.kinds import VM
-from nexusform.plans.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
+from nexusform.plans.room.occupancy import PoolVms, SiteMachine, SiteRack, SiteVms
 from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 from nexusform.words import natural
 

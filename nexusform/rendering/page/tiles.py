@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.placement_kinds.kinds import VM, noun_of
-from nexusform.plans.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
+from nexusform.plans.impact.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.report.overview import Overview, destroyed_clause

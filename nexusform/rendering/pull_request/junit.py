@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.plans.guard_rails import GUARD_RAIL, limit_of
+from nexusform.plans.impact.guard_rails import GUARD_RAIL, limit_of
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, shape
 from nexusform.rendering.report.entries import HELD_BEFORE, Finding, plan_findings

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Severity
-from nexusform.plans.occupancy import MachineCount, RackCounts, changed_racks
 from nexusform.plans.plan import Plan, SeparationVerdict
+from nexusform.plans.room.occupancy import MachineCount, RackCounts, changed_racks
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import columns, harmless, pad
 from nexusform.rendering.pull_request.markdown_changes import change_lines, drift_lines, every_stanza

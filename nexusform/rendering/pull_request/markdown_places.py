@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 from nexusform.placement_kinds.kinds import KINDS, VM, titled
-from nexusform.plans.effects import Effect, effect_of, is_told, told_pools
+from nexusform.plans.impact.effects import Effect, effect_of, is_told, told_pools
 from nexusform.plans.plan import (
     Action,
     Change,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.placement_kinds.kinds import VM
-from nexusform.plans.effects import (
+from nexusform.plans.impact.effects import (
     DISMISSED,
     LEAVING,
     Effect,

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.plans.guard_rails import GUARD_RAIL
+from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
 from nexusform.source import Span
 from nexusform.weights import Level, level_of, level_of_warning

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.placement_kinds.kinds import kind_order
-from nexusform.plans.effects import (
+from nexusform.plans.impact.effects import (
     DISMISSED,
     LEAVING,
     Effect,
@@ -25,7 +25,7 @@ from nexusform.plans.effects import (
     effect_counts,
     number_of,
 )
-from nexusform.plans.guard_rails import GUARD_RAIL, broken_limits
+from nexusform.plans.impact.guard_rails import GUARD_RAIL, broken_limits
 from nexusform.plans.plan import (
     Action,
     Mode,

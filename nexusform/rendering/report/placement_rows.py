@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.address import Address
 from nexusform.placement_kinds.kinds import KINDS, MOST_NAMES, VM, kind_order, place_text
-from nexusform.plans.effects import (
+from nexusform.plans.impact.effects import (
     LEAVING,
     Effect,
     EffectCount,

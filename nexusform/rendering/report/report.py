@@ -12,7 +12,7 @@ from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic
 from nexusform.placement_kinds.kinds import KINDS, MAPS, kind_order
 from nexusform.plain_data import Path
-from nexusform.plans.effects import effect_of, state_of
+from nexusform.plans.impact.effects import effect_of, state_of
 from nexusform.plans.plan import (
     Action,
     Change,

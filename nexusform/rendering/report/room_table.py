@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.plans.occupancy import Room, SiteRoom
-from nexusform.plans.other_room import OtherKind, OtherRoom, left_text, tightest
+from nexusform.plans.room.occupancy import Room, SiteRoom
+from nexusform.plans.room.other_room import OtherKind, OtherRoom, left_text, tightest
 from nexusform.words import first_of
 
 _MOST_NAMES: Final = 3

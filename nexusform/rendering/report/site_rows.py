@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.placement_kinds.kinds import VM
-from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.impact.effects import Effect, effect_of
 from nexusform.plans.plan import Plan
 from nexusform.words import counted, first_of
 

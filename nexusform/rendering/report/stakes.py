@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.demands import number_order
 from nexusform.placement_kinds.kinds import KINDS, VM
-from nexusform.plans.effects import DISTURBING, Effect, Node, effect_of, node_of, told_nodes
+from nexusform.plans.impact.effects import DISTURBING, Effect, Node, effect_of, node_of, told_nodes
 from nexusform.plans.plan import Action, PlacementChange, Plan
 from nexusform.words import counted, form, listed
 

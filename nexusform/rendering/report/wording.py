@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.address import module_text
 from nexusform.forecasts import Score
 from nexusform.placement_kinds.kinds import KINDS, brief_place
-from nexusform.plans.effects import Effect, effect_of, state_of
+from nexusform.plans.impact.effects import Effect, effect_of, state_of
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.words import counted
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nexusform.placement_kinds.kinds import VM, titled
-from nexusform.plans.effects import Effect
+from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementTable
 from nexusform.rendering.notation.colours import (
     PLAIN,

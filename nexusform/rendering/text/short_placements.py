@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from nexusform.placement_kinds.kinds import VM
-from nexusform.plans.effects import Effect
+from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction
 from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
 from nexusform.rendering.report.folding import PoolRow, SitePools

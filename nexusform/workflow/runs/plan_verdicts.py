@@ -13,7 +13,7 @@ import nexusform
 from nexusform.diagnostics import Diagnostic, Severity, error, warning
 from nexusform.planning.modules.outputs import read_all_data
 from nexusform.planning.names.setting import standing_evaluation
-from nexusform.plans.guard_rails import broken_limits
+from nexusform.plans.impact.guard_rails import broken_limits
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved.comparison import parts_made_otherwise, things_seen_otherwise
 from nexusform.plans.saved.plan_file import SavedPlan

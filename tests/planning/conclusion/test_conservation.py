@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.planning.conclusion.conservation import accounts
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal, Plan
 from nexusform.state.objects import State
 from tests.planning.harness import (

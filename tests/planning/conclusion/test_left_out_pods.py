@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nexusform.address import parse_address
 from nexusform.planning.conclusion.conservation import KINDS, names_of
-from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import Mode, PlacementAction
 from nexusform.rendering.report.placement_rows import summaries
 from nexusform.state.objects import State

@@ -4,8 +4,8 @@ from collections import Counter
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import Side, occupied_sites, with_room
-from nexusform.plans.occupancy import SiteRoom, SiteVms
 from nexusform.plans.plan import Mode
+from nexusform.plans.room.occupancy import SiteRoom, SiteVms
 from nexusform.plans.saved import plan_file
 from nexusform.state.objects import EMPTY
 from tests.planning.harness import all_types, applied, plan

@@ -9,9 +9,9 @@ import pytest
 
 from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.vms.forgotten_vms import forgotten_in, released, remembering
-from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
-from nexusform.plans.occupancy import changed_racks
+from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import Mode
+from nexusform.plans.room.occupancy import changed_racks
 from nexusform.ports import FORGOTTEN
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.page.rack_map import Mark, build_rack_maps

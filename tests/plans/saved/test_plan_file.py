@@ -19,7 +19,6 @@ from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.exact_numbers import round_number
 from nexusform.plain_data import plain_number
-from nexusform.plans.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.plans.plan import (
     Action,
     Change,
@@ -35,6 +34,7 @@ from nexusform.plans.plan import (
     StepKind,
     VariableValue,
 )
+from nexusform.plans.room.occupancy import OutsideVm, PoolVms, Room, SiteMachine, SiteRack, SiteRoom, SiteVms
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import digest, read, write
 from nexusform.scheduling.decision import Certainty, Refusal

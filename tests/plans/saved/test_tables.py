@@ -8,7 +8,7 @@ import pytest
 from nexusform.address import Address
 from nexusform.demands import PlacedVm
 from nexusform.plain_data import ConversionProblem
-from nexusform.plans.occupancy import PoolVms
+from nexusform.plans.room.occupancy import PoolVms
 from nexusform.plans.saved.record_codec import read_record, write_record
 from nexusform.scheduling.racks.vms import Placement, VmSku
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import error
 from nexusform.planning.conclusion.room_left import with_room
-from nexusform.plans.occupancy import MachineCount, RackCounts
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
+from nexusform.plans.room.occupancy import MachineCount, RackCounts
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import WIDTH, rack_picture, render_markdown
 from nexusform.rendering.report.code_origin import CodeOrigin

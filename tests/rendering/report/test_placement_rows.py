@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.plans.effects import Effect
+from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
 from nexusform.rendering.json.json_stream import placement_summary_event
 from nexusform.rendering.notation.colours import Painter, strip_colours

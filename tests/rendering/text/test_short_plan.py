@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import warning
 from nexusform.planning.conclusion.held_before import with_held_before
-from nexusform.plans.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
+from nexusform.plans.room.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.object_rows import object_folds
 from nexusform.rendering.report.placement_rows import Detail

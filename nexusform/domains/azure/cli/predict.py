@@ -25,7 +25,7 @@ from nexusform.domains.azure.workflow.predicting import (
     predicted,
     prediction_run,
 )
-from nexusform.plans.guard_rails import Limit, guarded
+from nexusform.plans.impact.guard_rails import Limit, guarded
 from nexusform.workflow.runs.run import PlanOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"

@@ -35,7 +35,7 @@ from nexusform.domains.azure.importers.az_model import (
 )
 from nexusform.domains.azure.importers.az_supplies import supplies_of
 from nexusform.plain_data import Path
-from nexusform.plans.other_room import note_of_supplies
+from nexusform.plans.room.other_room import note_of_supplies
 from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 from nexusform.scheduling.kubelet import EDITION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.plans.other_room import RuntimeVersion
+from nexusform.plans.room.other_room import RuntimeVersion
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 

@@ -13,7 +13,7 @@ from nexusform.diagnostics import Severity
 from nexusform.domains.azure.importers.arm import Item, id_key, name_of
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
-from nexusform.plans.other_room import (
+from nexusform.plans.room.other_room import (
     ClusterNetworks,
     NetworkSupply,
     RuntimeUpgradeOffer,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.azure.importers.az_versions import not_offered, upgrade_refusal
 from nexusform.plain_data import Path
-from nexusform.plans.other_room import note_of_supplies
+from nexusform.plans.room.other_room import note_of_supplies
 from nexusform.ports import (
     FORGOTTEN,
     UNMANAGED,

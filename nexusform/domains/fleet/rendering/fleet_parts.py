@@ -17,7 +17,7 @@ from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.placement_kinds.kinds import place_text
 from nexusform.plain_data import has_unknown
-from nexusform.plans.effects import Effect, effect_of, state_of, verb_of
+from nexusform.plans.impact.effects import Effect, effect_of, state_of, verb_of
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element
 from nexusform.rendering.page.page_parts import section, table

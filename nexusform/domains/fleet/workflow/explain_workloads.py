@@ -22,7 +22,7 @@ from nexusform.domains.pods.pod_kind import POD
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import PlanRequest
-from nexusform.plans.effects import Effect, effect_of
+from nexusform.plans.impact.effects import Effect, effect_of
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.ports import Kind
 from nexusform.rendering.answers.domain_answer import DomainAnswer

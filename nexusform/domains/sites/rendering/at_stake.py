@@ -10,7 +10,7 @@ from nexusform.domains.sites.rendering.names import names_text
 from nexusform.domains.sites.rendering.site_rows import neutral
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.work import Answer, Status, Trouble
-from nexusform.plans.effects import LEAVING, Effect, EffectCount, effect_clauses
+from nexusform.plans.impact.effects import LEAVING, Effect, EffectCount, effect_clauses
 from nexusform.rendering.answers.outline import Section
 from nexusform.weights import Level, Stake
 from nexusform.words import counted, form

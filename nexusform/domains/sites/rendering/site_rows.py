@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nexusform.placement_kinds.kinds import noun_of
-from nexusform.plans.effects import Effect, effect_counts, verb_of
+from nexusform.plans.impact.effects import Effect, effect_counts, verb_of
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.ports import Registries
 from nexusform.rendering.notation.colours import harmless

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from nexusform.plans.effects import EffectCount
+from nexusform.plans.impact.effects import EffectCount
 from nexusform.weights import Stake
 
 

@@ -15,7 +15,7 @@ from nexusform.domains.sites.types.definition import SiteEntry
 from nexusform.domains.sites.types.work import Answer, Status, Trouble
 from nexusform.domains.sites.workflow.site_digest import plan_digest
 from nexusform.domains.sites.workflow.site_project import whereabouts
-from nexusform.plans.effects import LEAVING, effect_counts
+from nexusform.plans.impact.effects import LEAVING, effect_counts
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.entries import Finding, plan_findings
 from nexusform.rendering.report.overview import stake_of

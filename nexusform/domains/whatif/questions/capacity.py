@@ -15,7 +15,7 @@ from nexusform.domains.whatif.questions.fragmentation import (
     largest_sku,
     skus_in_use,
 )
-from nexusform.plans.other_room import OtherRoom
+from nexusform.plans.room.other_room import OtherRoom
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.rooms import Share
 from nexusform.scheduling.racks.splits import kept_away

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.domains.whatif.questions.capacity import SkuRoom, find_capacity
 from nexusform.domains.whatif.questions.fragmentation import largest_sku
-from nexusform.plans.other_room import OtherKind, OtherRoom
+from nexusform.plans.room.other_room import OtherKind, OtherRoom
 from nexusform.scheduling.racks.vms import Interval, StandingVm, gib
 from nexusform.worlds.world_view import SiteView
 

@@ -22,7 +22,7 @@ from nexusform.domains.whatif.questions.pods_down import (
     WorkloadLeft,
     WorkloadVerdict,
 )
-from nexusform.plans.other_room import RuntimeVersion
+from nexusform.plans.room.other_room import RuntimeVersion
 from nexusform.resource_types.machine_facts import unwell_of
 from nexusform.worlds.availability import PoolLeft, down_by_cluster, pools_hit, quorum_of
 from nexusform.worlds.world_view import OwnerKind, SiteView

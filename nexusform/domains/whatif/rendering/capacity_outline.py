@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, MixPart, SkuRoom, ZoneRoom
 from nexusform.domains.whatif.questions.fragmentation import Fragmentation
 from nexusform.json_forms import Form
-from nexusform.plans.other_room import POD_BLOCK, WORDS, OtherRoom
+from nexusform.plans.room.other_room import POD_BLOCK, WORDS, OtherRoom
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import other_room_documents
 from nexusform.rendering.notation.json_bounds import INTERVAL

@@ -13,7 +13,7 @@ from nexusform.domains.whatif.questions.capacity_report import (
     SiteLine,
 )
 from nexusform.domains.whatif.rendering.capacity_outline import left_of
-from nexusform.plans.other_room import WORDS
+from nexusform.plans.room.other_room import WORDS
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.placements_csv import harmless_cells
 from nexusform.scheduling.racks.vms import Interval

@@ -26,7 +26,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
     workload_table,
 )
 from nexusform.json_forms import Form, columns
-from nexusform.plans.other_room import RuntimeVersion
+from nexusform.plans.room.other_room import RuntimeVersion
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table, spans_text
 from nexusform.words import counted, form, listed
 from nexusform.worlds.availability import PoolLeft

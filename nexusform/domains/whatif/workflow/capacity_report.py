@@ -23,7 +23,7 @@ from nexusform.domains.whatif.questions.capacity_report import (
     room_of,
     taken_on,
 )
-from nexusform.plans.other_room import OtherRoom
+from nexusform.plans.room.other_room import OtherRoom
 from nexusform.resource_types.registry import registries
 from nexusform.source import SourceFile
 from nexusform.state.objects import State

@@ -10,7 +10,7 @@ import pytest
 from nexusform.diagnostics import Problem
 from nexusform.domains.azure.importers.az_documents import read_items
 from nexusform.domains.azure.importers.az_supplies import read_supplies, supplies_of
-from nexusform.plans.other_room import (
+from nexusform.plans.room.other_room import (
     NetworkSupply,
     StorageSupply,
     Supplies,

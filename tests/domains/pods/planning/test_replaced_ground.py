@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import PlacementTotal
 from nexusform.state.objects import InstanceState, State
 from tests.domains.fleet.planning.fleet_harness import pick_n, placement

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nexusform.domains.whatif.questions.capacity_report import OtherOutlook, find_other_outlooks, first_out
-from nexusform.plans.other_room import OtherKind, OtherRoom
+from nexusform.plans.room.other_room import OtherKind, OtherRoom
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

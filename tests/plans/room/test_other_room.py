@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.demands import ClaimDemand
-from nexusform.plans.other_room import (
+from nexusform.plans.room.other_room import (
     ClusterNetworks,
     NetworkSupply,
     Nodes,

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity, did_you_mean, error, warning
 from nexusform.placement_kinds.kinds import noun_of
-from nexusform.plans.effects import DISMISSED, DISTURBING, effect_clauses, effect_counts, made_anew, number_of
+from nexusform.plans.impact.effects import (
+    DISMISSED,
+    DISTURBING,
+    effect_clauses,
+    effect_counts,
+    made_anew,
+    number_of,
+)
 from nexusform.plans.plan import Plan, all_decided
 from nexusform.words import counted, form, listed
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nexusform.plans.occupancy import changed_racks, sharing_as_before
 from nexusform.plans.plan import Plan
+from nexusform.plans.room.occupancy import changed_racks, sharing_as_before
 from nexusform.rendering.report.entries import plan_entries
 from tests.rendering.real_plans import evacuated
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nexusform.address import parse_address
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodPlace
-from nexusform.plans.effects import (
+from nexusform.plans.impact.effects import (
     LEAVING,
     Effect,
     EffectCount,
@@ -16,7 +16,7 @@ from nexusform.plans.effects import (
     effect_counts,
     effect_of,
 )
-from nexusform.plans.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
 from nexusform.plans.plan import Place, PlacementAction, PlacementChange, Plan
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.weights import Level, level_of
