@@ -87,6 +87,21 @@ def test_it_ends_and_says_so(kind: str, answer: str, tmp_path: Path, monkeypatch
             assert len(said) < 1000
 
 
+# What a client of a service leaves open when it stumbles is its own.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("kind", ["http", "azurerm", "s3"])
+def test_nothing_follows_a_redirect_to_another_host(kind: str, status: int, tmp_path: Path) -> None:
+    with bad_server(GARBAGE["a page"]) as elsewhere:
+        with bad_server(redirect(status, f"{elsewhere.address}/x")) as server:
+            place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
+            backend = BACKENDS[kind].open(SETTINGS[kind](server.address), place)
+            for call in ("read", "write", "lock"):
+                with pytest.raises(BackendProblem, match="a redirect"):
+                    CALLS[call](backend)
+        assert elsewhere.heads == []
+
+
 @pytest.mark.parametrize(
     ("connection", "server"),
     [

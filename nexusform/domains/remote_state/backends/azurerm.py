@@ -481,6 +481,8 @@ def open_azurerm(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -
         connection_timeout=10,
         read_timeout=60,
         max_single_get_size=_FIRST_PART,
+        # It would carry the state to whatever host an answer names.
+        permit_redirects=False,
     )
     snapshots = settings.get("snapshot")
     return AzureBackend(container, settings["key"], snapshots=snapshots is not False, largest=largest)
