@@ -127,6 +127,11 @@ def _beyond(workload: Workload, pods: Sequence[StandingPod], hung: Collection[in
         of_template = [pod for pod in pods if pod.spec.template == template]
         going += removal_order(workload.kind, of_template)[: max(0, count)]
     staying = [pod for pod in pods if pod not in going]
+    # However many of former templates there are, today's has no more than are asked for.
+    current = [pod for pod in staying if pod.spec.template == workload.pod.template]
+    too_many = max(0, len(current) - workload.replicas)
+    going += removal_order(workload.kind, current)[:too_many]
+    staying = [pod for pod in staying if pod not in going]
     while (count := len(staying) - _allowed(workload, staying, hung)) > 0:
         first_to_go = removal_order(workload.kind, staying)[:count]
         going += first_to_go

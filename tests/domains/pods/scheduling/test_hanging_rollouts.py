@@ -136,6 +136,7 @@ STORIES = [
     ("4 a hung; 9 b hung", ["4 wait", "5 wait, 7 wait of old"]),
     ("8 a hung; 3 b hung", ["8 wait", "1 wait, 3 wait of old"]),
     ("4 a hung; 4 b 100", ["4 wait", "4 run"]),
+    ("6 a hung; 9 b 2000; 7 b 2000", ["6 wait", "6 run, 3 wait, 1 wait of old", "6 run, 1 wait"]),
     # The nodes take three of them.
     ("5 a 4000; 5 b 4000", ["3 run, 2 wait", "3 run of old, 3 wait, 1 wait of old"]),
     ("6 a 4000; 6 b 4000", ["3 run, 3 wait", "3 run of old, 3 wait, 2 wait of old"]),
