@@ -202,6 +202,26 @@ def test_in_automation_a_backend_in_the_configuration_is_refused_with_the_ways_o
         assert told("plan")[0] == 0
 
 
+def test_a_local_state_elsewhere_is_refused_with_the_ways_out_too(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, told: Callable[..., tuple[int, str]]
+) -> None:
+    monkeypatch.setenv("NF_IN_AUTOMATION", "1")
+    where = tree.parent / "states" / "lab.nfstate"
+    site = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
+    (tree / "main.nf.hcl").write_text(
+        f'nexusform {{\n  backend "local" {{\n    path = "{where}"\n  }}\n}}\n{site}'
+    )
+    for command in (("init",), ("plan",)):
+        code, said = told(*command)
+        said = " ".join(said.replace("│", " ").split())
+        assert code == 1
+        assert "-backend-config=path=PATH" in said
+        assert "NF_CONFINE=false" in said
+    code, said = told("apply", "-auto-approve", f"-backend-config=path={where}")
+    assert code == 0, said
+    assert where.exists()
+
+
 @pytest.mark.usefixtures("tree")
 def test_a_plan_keeps_what_was_allowed(told: Callable[..., tuple[int, str]]) -> None:
     assert told("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0

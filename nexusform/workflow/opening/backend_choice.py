@@ -21,7 +21,7 @@ from nexusform.diagnostics import Diagnostic, did_you_mean, error, has_errors
 from nexusform.language.syntax.nodes import Expression
 from nexusform.plain_data import to_plain
 from nexusform.ports import FileProblem
-from nexusform.regular_files import PRIVATE, read_regular, write_whole
+from nexusform.regular_files import PRIVATE, Outside, read_regular, write_whole
 from nexusform.schema import BlockSchema
 from nexusform.source import SourceFile, Span
 from nexusform.state_ports import BackendProblem, StateBackend
@@ -254,9 +254,9 @@ def open_choice(
     choice: BackendChoice, settings: Settings | None, place: Place
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """The backend of a choice; `init` may open an old and a new one."""
+    path = choice.from_flags.get("path")
     try:
         # A path that the operator gave is free, unless it is one of the work tree.
-        path = choice.from_flags.get("path")
         confinement = place.confinement
         if path is not None:
             confinement = confinement.of_operator(Path(place.directory, path))
@@ -264,7 +264,9 @@ def open_choice(
         directories = Directories(place.directory, place.data_directory, confinement, largest)
         return BACKENDS[choice.kind].open(choice.settings, directories), []
     except BackendProblem as problem:
-        return None, [error("the-backend-cannot-be-opened", str(problem))]
+        refused = isinstance(problem.__context__, Outside) and "path" in choice.settings and path is None
+        way_out = " Give it by -backend-config=path=PATH." if refused else ""
+        return None, [error("the-backend-cannot-be-opened", f"{problem}{way_out}")]
 
 
 def backend_settings(place: Place) -> tuple[dict[str, str], list[Diagnostic]]:
