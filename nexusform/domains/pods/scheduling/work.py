@@ -159,17 +159,17 @@ def grown_first(work: Work) -> dict[int, PodSpec]:
         return {}
     coming = [pod for pod in work.to_place if pod.is_new]
     others = [pod for pod in work.to_place if not pod.is_new]
-    waiting = [
-        StandingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in others if pod.waited
-    ]
+    # Those that lost their node are among them: they come again as pods of today's template.
+    again = [StandingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in others]
+    has_waited = any(pod.waited for pod in others)
     hung = [
         StandingPod(workload.key, pod.number, "", pod.made_from or workload.pod, pod.age) for pod in work.hung
     ]
     former = [*work.outdated, *hung]
-    if not (work.keeps or waiting) and len(sets_of(workload, former)) == 1:
+    if not (work.keeps or has_waited) and len(sets_of(workload, former)) == 1:
         work.to_place = others
         return dict.fromkeys([pod.number for pod in coming], former[0].spec)
-    specs, own = growth_by_share(workload, [*work.keeps, *former, *waiting])
+    specs, own = growth_by_share(workload, [*work.keeps, *former, *again])
     taken = [pod.number for pod in (*work.keeps, *former)]
     taken += [pod.number for pod in work.to_place]
     # A paused one makes no further pods of its own but these; otherwise the rollout goes on.

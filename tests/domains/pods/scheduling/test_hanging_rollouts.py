@@ -51,22 +51,25 @@ def told(workload: Workload, found: Prediction) -> str:
 
 
 def played(steps: str) -> list[str]:
-    """What is told of each step; nothing may change where a step is asked for once more."""
+    """What is told of each step; nothing may change where a step is asked for once more. Behind `-` a node
+    is lost.
+    """
     standing: list[StandingPod] = []
     before: Workload | None = None
     tale: list[str] = []
     for step in steps.split("; "):
-        workload = asked = deployment(step)
+        nodes = NODES[:2] if step.startswith("-") else NODES
+        workload = asked = deployment(step.lstrip("-"))
         if before is not None and before.replicas != asked.replicas:
             workload = replace(asked, most_before=before.replicas + before.max_surge)
-        found = predict(Cluster("k", NODES), standing, [workload])
+        found = predict(Cluster("k", nodes), standing, [workload])
         tale.append(told(workload, found))
         standing = [
             StandingPod(each.workload, each.number, each.node, each.spec or asked.pod)
             for each in found.outcomes
             if each.action != REMOVE
         ]
-        again = predict(Cluster("k", NODES), standing, [asked])
+        again = predict(Cluster("k", nodes), standing, [asked])
         assert {each.action for each in again.outcomes} <= {"keep"}, step
         before = asked
     return tale
@@ -161,3 +164,9 @@ STORIES = [
 @pytest.mark.parametrize(("steps", "expected"), STORIES, ids=[steps for steps, _ in STORIES])
 def test_who_runs_and_who_waits(steps: str, expected: list[str]) -> None:
     assert played(steps) == expected
+
+
+def test_pods_of_a_lost_node_count_as_the_others_are_scaled() -> None:
+    """Eight are as many as there may be."""
+    tale = played("1 a 4000; 10 b 3000; -6 b 3000")
+    assert tale == ["1 run", "3 run of old, 5 wait, 5 wait of old", "2 run of old, 4 wait, 2 wait of old"]
