@@ -100,8 +100,15 @@ class Controller:
             }
             for cluster in clusters
         ]
+        conditions = _conditions(generation, words, number)
+        if external:
+            conditions.append({**_conditions(generation, [_LEFT_TO_RUNS], "")[0], "status": "Unknown"})
+            for each in of_clusters:
+                each["conditions"].append(
+                    {**_conditions(generation, [_NOT_BEGUN], "")[0], "status": "Unknown"}
+                )
         status = {
-            "conditions": _conditions(generation, words, number),
+            "conditions": conditions,
             "observedResourceIndex": index,
             "placementStatuses": of_clusters,
             "selectedResources": self._selected(server, name, index),
@@ -323,6 +330,20 @@ _OF_PLACEMENT = [
         ("Available", "ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
     )
 ]
+_LEFT_TO_RUNS = (
+    "ClusterResourcePlacementRolloutStarted",
+    "RolloutControlledByExternalController",
+    (
+        "Rollout is controlled by an external controller and no resource snapshot name is observed across "
+        "clusters. To determine rollout status, check the ClusterStagedUpdateRun resources with "
+        "spec.placementName matching this placement"
+    ),
+)
+_NOT_BEGUN = (
+    "RolloutStarted",
+    "RolloutStartedUnknown",
+    "In the process of deciding whether to roll out some version of the resources or not",
+)
 _OF_CLUSTER = [
     (
         "Scheduled",

@@ -52,6 +52,7 @@ from nexusform.words import first_of
 
 Values = Mapping[str, Any]
 _MOST_NAMED: Final = 4
+FORETOLD: Final = ("selected_resources", "workloads")  # of a placement, whatever a hub shows
 _EVICTIONS: Final = KINDS["ClusterResourcePlacementEviction"].collection
 
 
@@ -213,8 +214,7 @@ def _differences(each: Sent, shown: Values | None) -> Iterator[tuple[Any, ...]]:
 def _observed(shown: Shown, attributes: Values, evictions: Sequence[Values]) -> dict[str, Any]:
     """What a hub shows of a placement beside its arguments; what it selects and its pods are foretold."""
     of_hub = standing_placement([*manifests_of(shown), *_manifests(evictions)], str(attributes.get("id")))
-    foretold = ("selected_resources", "workloads")
-    seen = {name: value for name, value in of_hub.items() if name not in foretold}
+    seen = {name: value for name, value in of_hub.items() if name not in FORETOLD}
     return {**seen, "bindings": _merged(shown, attributes)}
 
 

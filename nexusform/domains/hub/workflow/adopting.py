@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from nexusform.address import Address
 from nexusform.applying.events import StepEvent
 from nexusform.configuration.declared.configuration import Configuration
@@ -20,10 +22,11 @@ from nexusform.domains.hub.api.hub_words import Refused
 from nexusform.domains.hub.providers.fleet import NAME
 from nexusform.domains.hub.providers.fleet_hub import FleetHub
 from nexusform.domains.hub.providers.hub_objects import managed_by
+from nexusform.domains.hub.providers.hub_reading import FORETOLD
 from nexusform.domains.hub.providers.hub_terms import Terms
 from nexusform.planning.preparation.prior import adopted
 from nexusform.planning.request import Imported
-from nexusform.plans.plan import Action
+from nexusform.plans.plan import Action, Plan
 from nexusform.ports import ProviderProblem
 from nexusform.resource_types.registry import registries
 from nexusform.source import Position, Span
@@ -187,9 +190,12 @@ def _take_over(run: Run, found: Found) -> list[Diagnostic]:
         values = adopted(types[address.type].schema, attributes, object_id)
         taken = ObjectState(values, last + number, provider=PROVIDER)
         imports[address] = Imported(object_id, taken, here)
-    targets = tuple(map(str, imports))
-    options = PlanOptions(refresh=False, tie_breaks=0, targets=targets, adopting=imports)
-    plan = run.plan(options).plan
+    plan = _planned(run, imports)
+    foretold = {c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP}
+    if foretold:  # a hub says of a placement that awaits its first staged run that it selects nothing
+        for address, change in foretold.items():
+            imports[address] = _as_foretold(imports[address], change.after or {})
+        plan = _planned(run, imports)
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
@@ -199,6 +205,19 @@ def _take_over(run: Run, found: Found) -> list[Diagnostic]:
         detail = f"An import changes nothing, and what was written for {named} would. Nothing was taken over."
         return [*problems, error("import-would-change", detail)]
     return [*problems, *apply_plan(run, plan, _Silent(), ApplyOptions()).diagnostics]
+
+
+def _planned(run: Run, imports: Mapping[Address, Imported]) -> Plan:
+    """What a plan of these objects alone comes to."""
+    targets = tuple(map(str, imports))
+    return run.plan(PlanOptions(refresh=False, tie_breaks=0, targets=targets, adopting=imports)).plan
+
+
+def _as_foretold(imported: Imported, planned: Mapping[str, Any]) -> Imported:
+    """An object with what plans foretell of it, however it stands."""
+    values = {name: planned[name] for name in FORETOLD if name in planned}
+    standing = imported.object
+    return replace(imported, object=replace(standing, attributes={**standing.attributes, **values}))
 
 
 class _Silent:
