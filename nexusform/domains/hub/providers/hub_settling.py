@@ -24,6 +24,7 @@ REFUSAL_CLAIM: Final = "refusal"
 SCORE_CLAIM: Final = "score"
 MISSES: Final = "misses"  # under which key the note of a placement holds what came otherwise
 OF_FIGURES: Final = "figures"
+OF_EVICTION: Final = "eviction"
 OF_RULE: Final = "rule"
 OF_VERSION: Final = "version"
 NOT_KNOWN: Final = "unknown"
@@ -58,6 +59,8 @@ class Miss(Struct, frozen=True):
             case "figures":
                 changed = first_of(self.changed, _MOST_NAMED, separator="; ")
                 return f"figures changed since the plan: {changed}"
+            case "eviction":
+                return "an eviction of the same apply came before the hub decided, or after"
             case "version":
                 return f"the hub is of another version ({self.changed[0]}; forecasts follow {KUBEFLEET})"
             case "rule":
@@ -152,13 +155,15 @@ def _changes(before: Figures, now: Figures) -> Iterator[tuple[str, str]]:
 class Settling(Struct, frozen=True):
     """`before` and `now` are the members' figures at the plan and as the hub decided, `before` None where no
     plan knew any. `version` is what the hub calls itself, "" where it does not say. Between two runs of one
-    story spread scores can differ after a change of policy, so they may be left out.
+    story spread scores can differ after a change of policy, so they may be left out. `evicted`: an eviction
+    of the same apply acts on the placement, and whether before or after the hub decides nobody knows.
     """
 
     before: Figures | None
     now: Figures
     version: str = ""
     spread_counts: bool = True
+    evicted: bool = False
 
     def settle(self, name: str, planned: Bindings, shown: Bindings) -> Settled:
         """Compare the bindings that were foretold with those that the hub decided for."""
@@ -167,7 +172,7 @@ class Settling(Struct, frozen=True):
         foretold, observed = picked_of(planned), picked_of(shown)
         members = {*self.now, *foretold, *observed}
         changed = [] if self.before is None else list(_changes(self.before, self.now))
-        is_sure = self.before is not None and not changed
+        is_sure = self.before is not None and not changed and not self.evicted
         chance = len(foretold) / max(len(members), 1)
         for cluster in sorted(members):
             was_picked, is_picked = cluster in foretold, cluster in observed
@@ -198,6 +203,8 @@ class Settling(Struct, frozen=True):
             return Miss(about, cluster, *words, NOT_KNOWN)
         if changed:
             return Miss(about, cluster, *words, OF_FIGURES, (*own, *others))
+        if self.evicted:
+            return Miss(about, cluster, *words, OF_EVICTION)
         if self.version:
             return Miss(about, cluster, *words, OF_VERSION, (self.version,))
         return Miss(about, cluster, *words, OF_RULE)

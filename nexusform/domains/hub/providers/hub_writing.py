@@ -260,7 +260,13 @@ class Writing(Struct, frozen=True):
         if self.request.prior is not None and not is_decided_anew(prior, planned):
             return Settled()
         name = str(self._planned.get("name"))
-        settling = Settling(self.at_planning, self.at_planning or {}, spread_counts=not prior)
+        evictions = [(values or {}).get("evictions") or () for values in (self.request.prior, self._planned)]
+        settling = Settling(
+            self.at_planning,
+            self.at_planning or {},
+            spread_counts=not prior,
+            evicted=len(evictions[0]) < len(evictions[1]),
+        )
         looks = [settling.settle(name, planned, each.bindings) for each in (decided, last)]
         settled = min(looks, key=lambda each: len(each.misses))
         if not settled.misses:
