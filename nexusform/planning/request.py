@@ -14,7 +14,7 @@ from nexusform.configuration.declared.limits import DEFAULT, Limits
 from nexusform.plain_data import Path
 from nexusform.plans.plan import Mode
 from nexusform.ports import Ask, Files, Registries, StateReader
-from nexusform.scheduling.racks.splits import Way
+from nexusform.scheduling.racks.uncertainty.splits import Way
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import Value

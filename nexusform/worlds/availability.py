@@ -12,10 +12,10 @@ from msgspec import Struct
 from nexusform.demands import PlacedVm
 from nexusform.planning.vms.sites import demand_for
 from nexusform.plans.plan import Draws
-from nexusform.scheduling.racks.certainty import FEWEST_RUNS, MOST_RUNS
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
-from nexusform.scheduling.racks.splits import PACKED, SPREAD, name_of
+from nexusform.scheduling.racks.uncertainty.certainty import FEWEST_RUNS, MOST_RUNS
+from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, name_of
 from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView
 

@@ -24,10 +24,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks.certainty import VmPlaced, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.rules import tie_break
+from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, repeat
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, VmName, VmSku
 from tests.scheduling.racks.brute_force import BruteForce
 

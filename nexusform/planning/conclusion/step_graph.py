@@ -14,7 +14,7 @@ from nexusform.address import Address
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.scheduling.racks.certainty import VmReleased
+from nexusform.scheduling.racks.uncertainty.certainty import VmReleased
 
 OnSite: TypeAlias = tuple[str, str]  # site and machine
 

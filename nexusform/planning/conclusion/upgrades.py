@@ -14,8 +14,8 @@ from nexusform.planning.conclusion.placements import platform_shrinks
 from nexusform.planning.vms.sites import SitePlan, vm_name
 from nexusform.planning.vms.vm_object import ROLLING, VmKey, VmObject, changed_argument
 from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
-from nexusform.scheduling.racks.certainty import Token, replay
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.uncertainty.certainty import Token, replay
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import first_of, form
 

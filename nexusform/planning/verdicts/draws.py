@@ -11,8 +11,8 @@ from nexusform.planning.verdicts.fit import MOST_NAMED, SiteCertainty, Unplaced
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.plans.plan import Draws
-from nexusform.scheduling.racks.certainty import VmPlaced, replay
-from nexusform.scheduling.racks.splits import PACKED, RULES, SPREAD, Roomiest, Way, name_of
+from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, replay
+from nexusform.scheduling.racks.uncertainty.splits import PACKED, RULES, SPREAD, Roomiest, Way, name_of
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 from nexusform.words import counted, first_of
 

@@ -22,8 +22,14 @@ from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.certainty import PoolCertainty, Token, VmPlaced, default_runs, repeat
 from nexusform.scheduling.racks.explanation import Shortage
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    PoolCertainty,
+    Token,
+    VmPlaced,
+    default_runs,
+    repeat,
+)
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, Placement
 from nexusform.words import counted, first_of, form
 

@@ -24,7 +24,7 @@ from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.ports import Kind
-from nexusform.scheduling.racks.certainty import Token
+from nexusform.scheduling.racks.uncertainty.certainty import Token
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.words import form
 

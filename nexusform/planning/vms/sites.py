@@ -22,10 +22,10 @@ from nexusform.planning.request import PlanRequest
 from nexusform.plans.room.occupancy import OutsideVm, take_note
 from nexusform.ports import Kind, Registries, ResourceType
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, catalogue
-from nexusform.scheduling.racks.certainty import Operation, Stand, VmPlaced, VmReleased
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
-from nexusform.scheduling.racks.splits import Way
+from nexusform.scheduling.racks.uncertainty.certainty import Operation, Stand, VmPlaced, VmReleased
+from nexusform.scheduling.racks.uncertainty.splits import Way
 from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, VmName, VmSku
 from nexusform.scheduling.world import (
     Inventory,

@@ -9,7 +9,7 @@ from typing import Final
 
 from nexusform.plans.plan import Draws, Plan, all_decided
 from nexusform.rendering.report.room_table import Moment, SiteSummary
-from nexusform.scheduling.racks.splits import RULES
+from nexusform.scheduling.racks.uncertainty.splits import RULES
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.words import counted, first_of, form
 

@@ -16,14 +16,13 @@ from nexusform.scheduling.racks.explanation import (
     find_shortage,
     refusals,
 )
-from nexusform.scheduling.racks.layout import Counts
+from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Counts, Share
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.queues import Queues
-from nexusform.scheduling.racks.rooms import UNKNOWN_CELLS, Share
 from nexusform.scheduling.racks.rule import CountFilter, Filter, Item
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, ranked_cells
-from nexusform.scheduling.racks.splits import Way
+from nexusform.scheduling.racks.uncertainty.splits import Way
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     NONE_FITS,

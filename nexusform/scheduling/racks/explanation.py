@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from nexusform.scheduling.decision import Refusal
 from nexusform.scheduling.racks import opened, profile
+from nexusform.scheduling.racks.layout import Room, Share
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.opened import OpenKey, without_last_resort
-from nexusform.scheduling.racks.rooms import Room, Share
 from nexusform.scheduling.racks.rule import Filter, HousedVm, KeyPart, Refuse, RoomFilter
 from nexusform.scheduling.racks.rules.tie_break import digest
 from nexusform.scheduling.racks.site import Site, ranked_cells

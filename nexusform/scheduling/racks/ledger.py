@@ -9,8 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nexusform.scheduling.racks.layout import NOBODY, Counts, Tally, Usage
-from nexusform.scheduling.racks.rooms import UNKNOWN_CELLS, Share
+from nexusform.scheduling.racks.layout import NOBODY, UNKNOWN_CELLS, Counts, Share, Tally, Usage
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
     CELLS_MASK,
@@ -22,7 +21,7 @@ from nexusform.scheduling.racks.site import (
     Site,
     SplitRooms,
 )
-from nexusform.scheduling.racks.splits import SPREAD, Cells, Roomiest, Way
+from nexusform.scheduling.racks.uncertainty.splits import SPREAD, Cells, Roomiest, Way
 from nexusform.scheduling.racks.vms import StandingVm, VmName
 
 GONE = -1

@@ -14,8 +14,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.layout import Figures, Layout, Usage
-from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.layout import Figures, Layout, Room, Usage
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
 
 COUNT_BITS = 32

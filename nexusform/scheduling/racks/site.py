@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.layout import Layout
-from nexusform.scheduling.racks.rooms import Room, Rooms, Share
+from nexusform.scheduling.racks.layout import Layout, Room, Rooms, Share
 from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, MachineFilter, PoolKey, RoomFilter
 from nexusform.scheduling.racks.rules import cells as cell_rules
-from nexusform.scheduling.racks.splits import Cells, Left, Splits, bounds
+from nexusform.scheduling.racks.uncertainty.splits import Cells, Left, Splits, bounds
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
 
 CELLS_BITS = 16

@@ -18,8 +18,8 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vms.sites import SitePlan
 from nexusform.planning.vms.vm_object import VmObject
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.certainty import VmPlaced, VmReleased
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, VmReleased
 
 # Site, owner and pool, as the placement rule counts.
 _PoolKey: TypeAlias = tuple[str, str, str]

@@ -6,8 +6,8 @@ from collections import Counter
 from functools import cache
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks.certainty import VmPlaced, repeat
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, repeat
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, Terms, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus

@@ -13,7 +13,6 @@ import pytest
 
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
-from nexusform.scheduling.racks.certainty import VmPlaced, repeat, replay
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import Counts, Figure, Usage
@@ -21,6 +20,7 @@ from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.opened import open_keys
 from nexusform.scheduling.racks.rule import CountFilter, Differs, Item, Key, Refuse
 from nexusform.scheduling.racks.site import Site
+from nexusform.scheduling.racks.uncertainty.certainty import VmPlaced, repeat, replay
 from nexusform.scheduling.racks.vms import (
     NONE_FITS,
     Demand,
@@ -42,7 +42,7 @@ ROOM = RULES.parent
 ASKING = [
     ROOM / f"{name}.py"
     for name in (
-        "certainty",
+        "uncertainty/certainty",
         "engine",
         "explanation",
         "opened",

@@ -17,8 +17,8 @@ from nexusform.domains.whatif.questions.fragmentation import (
 )
 from nexusform.plans.room.other_room import OtherRoom
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.rooms import Share
-from nexusform.scheduling.racks.splits import kept_away
+from nexusform.scheduling.racks.layout import Share
+from nexusform.scheduling.racks.uncertainty.splits import kept_away
 from nexusform.scheduling.racks.vms import (
     Demand,
     Interval,

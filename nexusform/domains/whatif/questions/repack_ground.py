@@ -24,8 +24,8 @@ from nexusform.domains.whatif.questions.repack_separation import Apart
 from nexusform.planning.vms.sites import demand_for
 from nexusform.scheduling.kubelet import HUGEPAGES
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.rooms import Share
-from nexusform.scheduling.racks.splits import Splits
+from nexusform.scheduling.racks.layout import Share
+from nexusform.scheduling.racks.uncertainty.splits import Splits
 from nexusform.scheduling.racks.vms import Demand, Machine, StandingVm, Terms, VmSku, anybodys
 from nexusform.worlds.availability import quorum_of
 from nexusform.worlds.world_view import Cluster, OwnerKind, Pool, SiteView

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_ground import Free, Host, Kind, RepackGround, Source
-from nexusform.scheduling.racks.rooms import Share
+from nexusform.scheduling.racks.layout import Share
 from nexusform.scheduling.racks.vms import VmSku
 
 # VMs of one group are alike to the program: those of a kind, or of one pool that is followed by itself.

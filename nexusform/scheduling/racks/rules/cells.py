@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks.rooms import Room, Share
+from nexusform.scheduling.racks.layout import Room, Share
 
 
 def with_room(share: Share, room: Room) -> list[int]:

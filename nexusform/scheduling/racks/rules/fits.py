@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nexusform.scheduling.racks.rooms import Room, Share
+from nexusform.scheduling.racks.layout import Room, Share
 from nexusform.scheduling.racks.rule import PoolKey, RefuseRoom, RoomFilter, Scene
 from nexusform.scheduling.racks.rules import cells
 from nexusform.scheduling.racks.rules.zones import where

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.rooms import Room
+from nexusform.scheduling.racks.layout import Room
 from nexusform.scheduling.racks.rule import RefuseRoom, RoomFilter, Scene
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.rooms import Room, Share
-from nexusform.scheduling.racks.splits import MOST_SPLITS, Splits, bounds
+from nexusform.scheduling.racks.layout import Room, Share
+from nexusform.scheduling.racks.uncertainty.splits import MOST_SPLITS, Splits, bounds
 from nexusform.scheduling.racks.vms import (
     MIB_PER_GIB,
     NONE_FITS,

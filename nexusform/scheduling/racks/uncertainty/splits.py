@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from nexusform.scheduling.racks.rooms import Room, Share
+from nexusform.scheduling.racks.layout import Room, Share
 from nexusform.scheduling.racks.vms import Interval, VmSku, gib
 
 # What is left of each cell: vCPUs and GiB.

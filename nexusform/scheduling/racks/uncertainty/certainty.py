@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.splits import Way
+from nexusform.scheduling.racks.uncertainty.splits import Way
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
 Token = Hashable

@@ -6,8 +6,15 @@ from hypothesis import strategies as st
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.certainty import Stand, VmPlaced, VmReleased, default_runs, repeat, replay
 from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    Stand,
+    VmPlaced,
+    VmReleased,
+    default_runs,
+    repeat,
+    replay,
+)
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, Terms, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus
