@@ -41,6 +41,7 @@ class ClusterPods:
         self.members: Mapping[str, str] = members if members is not None else {}
         self.findings: list[tuple[str, Problem]] = []
         self._brought: dict[Key, Brought] = {}
+        self._brought_on: dict[str, dict[Key, Brought]] = {}  # the same by cluster id
         self._clusters_of: dict[str, set[str]] = {}  # by object, of what is brought
         self._standing: dict[str, dict[PodKey, StandingPod]] = {}
         # By cluster id, pods of state whose nodes this plan makes, until they are placed again.
@@ -54,6 +55,9 @@ class ClusterPods:
         self._left_alone: dict[Key, set[str]] = {}
         objects = list(prior)
         self._prior = {(each.address, each.cluster_id): each for each in objects}
+        self._prior_on: dict[str, list[PriorPods]] = {}
+        for each in self._prior.values():
+            self._prior_on.setdefault(each.cluster_id, []).append(each)
         # By cluster id and workload.
         self._made_of = prior_workloads(objects)
         for each in objects:
@@ -101,7 +105,7 @@ class ClusterPods:
         namespaces |= {pod.spec.namespace for pod in observed.standing} | namespaces_of(observed.objects)
         recorded = self._nodes(cluster_id)
         standing = self._standing.setdefault(cluster_id, {})
-        own = [brought for (_, on), brought in self._brought.items() if on == cluster_id]
+        own = self._brought_on.get(cluster_id, {}).values()
         is_past = replaced_since(own, self._made_of.get(cluster_id, {}), is_whole=observed.is_whole)
         facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name, is_past)
         if not self._is_as_seen(cluster_id, recorded, facts):
@@ -120,9 +124,8 @@ class ClusterPods:
     ) -> bool:
         """Whether state has taken note of its own pods that were seen, and has them where they were seen."""
         observed: set[PodKey] = set()
-        for (_, on), brought in self._brought.items():
-            if on == cluster_id:
-                observed |= brought.observed_before()
+        for brought in self._brought_on.get(cluster_id, {}).values():
+            observed |= brought.observed_before()
         for workload in {workload for workload, _ in recorded}:
             for pod in facts.get(workload, ()):
                 key = (pod.workload, pod.number)
@@ -133,7 +136,11 @@ class ClusterPods:
     def _bringing(self, address: str, cluster_id: str) -> Brought:
         """What an object brings to a cluster, nothing at first."""
         self._clusters_of.setdefault(address, set()).add(cluster_id)
-        return self._brought.setdefault((address, cluster_id), Brought())
+        key = (address, cluster_id)
+        if key not in self._brought:
+            self._brought[key] = Brought()
+            self._brought_on.setdefault(cluster_id, {})[key] = self._brought[key]
+        return self._brought[key]
 
     def requests(self, cluster_name: str) -> tuple[int, int]:
         """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
@@ -170,12 +177,11 @@ class ClusterPods:
     def _manifests_on(self, cluster_id: str) -> list[Manifest]:
         manifests: list[Manifest] = []
         known: set[_Named] = set()
-        for key, brought in self._brought.items():
-            if key[1] == cluster_id:
-                manifests += brought.manifests
-                prior = self._prior.get(key)
-                known.update(map(_name_of, brought.manifests))
-                known.update(map(_name_of, prior.manifests if prior is not None else ()))
+        for key, brought in self._brought_on.get(cluster_id, {}).items():
+            manifests += brought.manifests
+            prior = self._prior.get(key)
+            known.update(map(_name_of, brought.manifests))
+            known.update(map(_name_of, prior.manifests if prior is not None else ()))
         observed = self._observed.get(cluster_id)
         # What this plan brings or takes away is as it says, not as kubectl saw it.
         seen = observed.objects if observed is not None else ()
@@ -190,13 +196,13 @@ class ClusterPods:
 
     def claimed(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
         """What is claimed on each cluster that anything is known of (its id), before this plan and after."""
-        known = {cluster_id for _, cluster_id in self._brought} | self._observed.keys()
+        known = self._brought_on.keys() | self._observed.keys()
         return {cluster_id: self._claimed_on(cluster_id) for cluster_id in sorted(known)}
 
     def _claimed_on(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
         observed = self._observed.get(cluster_id)
-        of_state = [each for key, each in self._prior.items() if key[1] == cluster_id]
-        brought = {key: each for key, each in self._brought.items() if key[1] == cluster_id}
+        of_state = self._prior_on.get(cluster_id, [])
+        brought = self._brought_on.get(cluster_id, {})
         prior: dict[_Named, Manifest] = {}
         for each in of_state:
             prior.update((_name_of(manifest), manifest) for manifest in each.manifests)

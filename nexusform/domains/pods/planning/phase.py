@@ -299,7 +299,7 @@ class PodPhase(ClusterPods):
         company that earlier pods wait for, take their place, or be what a rollout waited for.
         """
         for _ in range(_MOST_LOOKS):
-            keys = [key for key in self._brought if key[1] == cluster.id and self._is_restless(key)]
+            keys = [key for key in self._brought_on.get(cluster.id, {}) if self._is_restless(key)]
             self._disturbed.clear()
             before = self._nodes(cluster.id)
             if keys:
