@@ -24,6 +24,7 @@ from nexusform.plans.plan import (
 from nexusform.rendering.notation.json_values import known_part
 from nexusform.rendering.page.domain_parts import parts_of_domains
 from nexusform.rendering.page.legend import Paint, paints
+from nexusform.rendering.page.packing import packed
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, Sureness
 from nexusform.rendering.report.placement_rows import outcome_of
 from nexusform.rendering.report.report import Report, Stanza
@@ -48,7 +49,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
     """The whole document; of a plan in error nothing that it would have done."""
     changes = () if plan.errored else drawn_changes(plan, report)
     placements = () if plan.errored else plan.placements
-    return {
+    document = {
         "fields": FIELDS,
         "sites": [_site(site) for site in maps],
         "changes": [_change(change, stanza) for change, stanza in changes],
@@ -59,6 +60,7 @@ def page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, 
         "denied": plan.denied,
         "tieBreaks": plan.tie_breaks,
     }
+    return packed(document)
 
 
 class StepFigure(Struct, frozen=True):

@@ -13,8 +13,8 @@ from nexusform.placement_kinds.kinds import titled
 from nexusform.plans.plan import CheckResult, PlacementTable, PoolUpgrade, SeparationVerdict, Upgrade
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference
-from nexusform.rendering.report.entries import Finding
-from nexusform.rendering.report.folding import MOST_ROWS, names_text
+from nexusform.rendering.report.entries import Finding, few_of_each
+from nexusform.rendering.report.folding import MOST_ROWS, instances_text, names_text
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.overview import (
     Overview,
@@ -286,8 +286,21 @@ def diagnostics_part(findings: Sequence[Finding], sources: Mapping[str, SourceFi
     if not findings:
         return None
     title = ", ".join(finding_counts(findings))
-    articles = [_diagnostic(finding, sources) for finding in findings]
-    return section("diagnostics", f"Findings: {title}", articles, data_short="Findings")
+    errors = [finding for finding in findings if finding.level is Level.ERROR]
+    told, others = few_of_each(finding for finding in findings if finding.level is not Level.ERROR)
+    articles = [_diagnostic(finding, sources) for finding in (*errors, *told)]
+    rest = [_others(alike) for alike in others.values()]
+    return section("diagnostics", f"Findings: {title}", articles, rest, data_short="Findings")
+
+
+def _others(alike: Sequence[Finding]) -> Markup:
+    """More findings of a kind of which some were told: of whom they are, folded."""
+    first = alike[0].diagnostic
+    summary = f"{_TAGS[alike[0].level]} {first.summary}: {len(alike):,} more"
+    names = instances_text((finding.diagnostic.address for finding in alike), len(alike))
+    more = ["What each says: ", element("code", "nexusform plan -details"), "."]
+    listed = element("p", element("code", breakable(names))) if names else None
+    return element("details", element("summary", summary), listed, element("p", more), class_="reasons")
 
 
 _TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.ADVICE: "Advice", Level.NOTE: "Note"}

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.placement_kinds.kinds import VM, noun_of
 from nexusform.plans.impact.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.report.overview import Overview, destroyed_clause
 from nexusform.rendering.report.plain_words import room_of
@@ -17,7 +17,7 @@ from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
 from nexusform.rendering.report.stakes import lost_clauses
 from nexusform.weights import Stake
-from nexusform.words import counted, first_of
+from nexusform.words import counted, first_of, natural
 
 _OF: Final = " more of "
 _MOST_NAMED: Final = 3
@@ -66,9 +66,18 @@ def _what_happens(plan: Plan, report: Report, overview: Overview) -> Tile:
                 texts = leaving if words in summary.leaving else staying
                 texts.append(f"{counted(count, noun)} {words}")
     title = "What would move" if overview.denied else "What moves"
+    touched = _touched(plan)
     if leaving:
-        return Tile(title, leaving[0], ", ".join([*leaving[1:], *staying]), "look")
-    return Tile(title, "nothing", ", ".join(staying), "allowed")
+        return Tile(title, leaving[0], ", ".join([*leaving[1:], *staying]) + touched, "look")
+    return Tile(title, "nothing", ", ".join(staying) + touched, "allowed")
+
+
+def _touched(plan: Plan) -> str:
+    """`. Touched: c37`: the clusters whose VMs come, go or move, where there are very many."""
+    names = {pool.cluster for site in plan.sites for pool in site.pools}
+    vms = [row for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP]
+    touched = sorted({row.cluster for row in vms}, key=natural)
+    return f". Touched: {first_of(touched, _FEW)}." if touched and len(names) > _MANY else ""
 
 
 def _room(plan: Plan) -> list[Tile]:
@@ -92,6 +101,8 @@ def _loss(site: SiteSummary) -> int:
     return site.before.largest.fitting.least - site.after.largest.fitting.least
 
 
+_MANY: Final = 16  # clusters
+_FEW: Final = 3
 _KINDS: Final = {Stake.NOTHING: "allowed", Stake.MOVES: "look", Stake.LOSES: "caution"}
 
 

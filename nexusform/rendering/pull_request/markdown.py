@@ -53,10 +53,13 @@ from nexusform.rendering.report.entries import (
     Entries,
     Entry,
     Finding,
+    few_of_each,
     plan_entries,
     plan_findings,
+    subjects_of,
     whole_thoughts,
 )
+from nexusform.rendering.report.folding import instances_text
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
@@ -239,6 +242,7 @@ def _drift(report: Report) -> str:
 
 _PLACES: Final = 3
 _SUBJECTS: Final = 4
+_NAMED_ALIKE: Final = 12  # of whom the others of a kind speak
 _LONGEST_SAID: Final = 280  # the rest stands in the box below
 _ERRORS: Final = 10
 # `  1. count = 9 fits`: an item of what an error offers.
@@ -282,8 +286,16 @@ def _detail_lines(detail: str) -> list[str]:
 
 
 def finding_lines(entries: Sequence[Entry], origin: CodeOrigin) -> list[str]:
-    """Warnings and advice that the plan causes, a line each."""
-    return [_finding_line(entry, origin) for entry in entries]
+    """Warnings and advice that the plan causes, a line each; of very many of a kind the first few, and of
+    whom the others are.
+    """
+    told, others = few_of_each(entries)
+    lines = [_finding_line(entry, origin) for entry in told]
+    for kind, alike in others.items():
+        subjects = subjects_of(alike)
+        whose = f": {plain(instances_text(subjects, _NAMED_ALIKE))}" if subjects else ""
+        lines.append(f"- {len(alike):,} more {plain(kind)}{whose}")
+    return lines
 
 
 def _finding_line(entry: Entry, origin: CodeOrigin) -> str:
@@ -304,7 +316,10 @@ def standing_line(entries: Sequence[Entry]) -> list[str]:
     """What held before the plan as it does after it, in one line."""
     if not entries:
         return []
-    return [f"Not caused by this plan: {'; '.join(_said(entry).rstrip('.') for entry in entries)}."]
+    told, others = few_of_each(entries)
+    said = [_said(entry).rstrip(".") for entry in told]
+    said += [f"{len(alike):,} more {plain(kind)}" for kind, alike in others.items()]
+    return [f"Not caused by this plan: {'; '.join(said)}."]
 
 
 def boxes(findings: Iterable[Finding], sources: Mapping[str, SourceFile]) -> str:

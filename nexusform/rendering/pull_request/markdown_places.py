@@ -20,7 +20,7 @@ from nexusform.plans.plan import (
 )
 from nexusform.rendering.pull_request.markdown_parts import code, place_of, plain, table
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.rendering.report.folding import names_text, range_text
+from nexusform.rendering.report.folding import instances_text, names_text, range_text
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.placement_rows import (
     PlacementGroup,
@@ -242,13 +242,18 @@ def unexpected_pools(report: Report) -> list[str]:
 
 
 def binding_lines(plan: Plan) -> list[str]:
-    """`placement` picks **east** (trigger); drops **west** (trigger): a line for every fleet placement."""
+    """`placement` picks **east** (trigger); drops **west** (trigger): a line for the placements of which the
+    same becomes.
+    """
     by_placement: dict[str, list[PlacementChange]] = {}
     for row in plan.placements:
         tells = row.action is not PlacementAction.KEEP or row.trigger
         if tells and KINDS[row.kind].by_resource:
             by_placement.setdefault(str(row.address), []).append(row)
-    return [f"- {code(name)} {'; '.join(_binding_clauses(rows))}" for name, rows in by_placement.items()]
+    alike: dict[str, list[str]] = {}
+    for name, rows in by_placement.items():
+        alike.setdefault("; ".join(_binding_clauses(rows)), []).append(name)
+    return [f"- {code(instances_text(names))} {clauses}" for clauses, names in alike.items()]
 
 
 _BINDING_VERBS: Final[Mapping[PlacementAction, str]] = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +24,11 @@ class Finding(Struct, frozen=True):
 
     diagnostic: Diagnostic
     level: Level
+
+    @property
+    def id(self) -> str:
+        """What it is called."""
+        return self.diagnostic.id
 
     @property
     def held_before(self) -> bool:
@@ -67,6 +74,33 @@ def plan_entries(plan: Plan) -> Entries:
     caused = [finding.diagnostic for finding in findings if not finding.held_before]
     standing = [finding.diagnostic for finding in findings if finding.held_before]
     return Entries(_entries(caused), _entries(standing))
+
+
+MOST_ALIKE: Final = 12  # of one id
+_FEW_ALIKE: Final = 3  # of more than these
+
+T = TypeVar("T", Entry, Finding)
+
+
+def few_of_each(found: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
+    """What is told one by one, and by id the others: of more than a dozen of one id the first few are
+    told.
+    """
+    told: list[T] = []
+    others: dict[str, list[T]] = {}
+    found = list(found)
+    in_all = Counter(each.id for each in found)
+    so_far: Counter[str] = Counter()
+    for each in found:
+        so_far[each.id] += 1
+        is_one_of_many = in_all[each.id] > MOST_ALIKE and so_far[each.id] > _FEW_ALIKE
+        (others.setdefault(each.id, []) if is_one_of_many else told).append(each)
+    return told, others
+
+
+def subjects_of(entries: Iterable[Entry]) -> list[str]:
+    """Of whom entries speak, each once."""
+    return list(dict.fromkeys(chain.from_iterable(entry.subjects for entry in entries)))
 
 
 def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from nexusform.address import Address
 from nexusform.plans.plan import PlacementTable, Plan, all_decided
 from nexusform.rendering.notation.hcl_text import quoted
-from nexusform.words import counted, spans
+from nexusform.words import counted, first_of, spans
 
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
 _MOST_RUNS: Final = 6
@@ -99,6 +99,28 @@ def names_text(names: Iterable[str], most: int = _MOST_RUNS) -> str:
     if len(runs) > most:
         return f"{', '.join(different[: most - 1])} and {len(different) - most + 1:,} more"
     return ", ".join(_numbers_text(prefix, alike) for prefix, alike in runs.items())
+
+
+def instances_text(names: Iterable[str], most: int = _MOST_RUNS) -> str:
+    """The same of what may be addresses: `rack.r[0..7,9], rack.spare`."""
+    texts = instance_texts(names)
+    keyed = [text for text in texts if text.endswith("]")]
+    plain = [text for text in texts if not text.endswith("]")]
+    folded = [names_text(plain, most)] if plain else []
+    return first_of([*keyed, *folded], most)
+
+
+def instance_texts(names: Iterable[str]) -> list[str]:
+    """Addresses, those of one block with numbers as keys in one: `rack.r[0..7,9]` and `rack.spare`."""
+    by_block: dict[str, list[int]] = {}
+    for name in dict.fromkeys(names):
+        block, bracket, key = name.rpartition("[")
+        number = key.removesuffix("]")
+        if bracket and number.isdecimal() and key.endswith("]"):
+            by_block.setdefault(block, []).append(int(number))
+        else:
+            by_block.setdefault(name, [])
+    return [f"{block}{keys_text(numbers)}" if numbers else block for block, numbers in by_block.items()]
 
 
 def _numbers_text(prefix: str, runs: Sequence[NameRun]) -> str:

@@ -20,8 +20,8 @@ from nexusform.rendering.notation.colours import Painter, columns, harmless, pad
 from nexusform.rendering.notation.hcl_text import attribute_name
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import Difference, NodeKind
-from nexusform.rendering.report.entries import Entry, whole_thoughts
-from nexusform.rendering.report.folding import names_text
+from nexusform.rendering.report.entries import Entry, few_of_each, subjects_of, whole_thoughts
+from nexusform.rendering.report.folding import instances_text, names_text
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.short_report import ShortReport, short_report
@@ -41,8 +41,6 @@ _MOST_LINES: Final = 3  # of one entry
 _FEW_SUBJECTS: Final = 4
 _MOST_PLACES: Final = 2
 _MOST_ADVICE: Final = 12
-_MOST_ALIKE: Final = 12  # warnings of one id
-_FEW_ALIKE: Final = 3  # of more than these
 _MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
@@ -178,19 +176,11 @@ def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
 
 def _failing_lines(failing: Sequence[Entry], width: int, paint: Painter) -> list[str]:
     """What fails. Of more than a dozen that are called the same the first few, and of whom the others are."""
-    number = Counter(entry.id for entry in failing)
-    told: Counter[str] = Counter()
-    others: dict[str, list[Entry]] = {}
-    lines: list[str] = []
-    for entry in failing:
-        told[entry.id] += 1
-        if number[entry.id] > _MOST_ALIKE and told[entry.id] > _FEW_ALIKE:
-            others.setdefault(entry.id, []).append(entry)
-        else:
-            lines += entry_lines(entry, width, paint)
+    told, others = few_of_each(failing)
+    lines = list(chain.from_iterable(entry_lines(entry, width, paint) for entry in told))
     for kind, entries in others.items():
-        subjects = list(dict.fromkeys(chain.from_iterable(entry.subjects for entry in entries)))
-        text = f"{len(entries):,} more: {kind} {names_text(subjects, len(subjects))}".rstrip()
+        subjects = subjects_of(entries)
+        text = f"{len(entries):,} more: {kind} {instances_text(subjects, len(subjects))}".rstrip()
         lines += cut(hanging(paint("!", "bold", "red"), harmless(text), 2, width), _MOST_LINES, width)
     return lines
 

@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.rendering.page.html_page import page_content, render_html
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
-from tests.rendering.real_plans import REGISTRIES, SMALL, RealPlan, copied, many, nexusform
+from tests.rendering.real_plans import REGISTRIES, SMALL, RealPlan, copied, many, nexusform, planned
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING),
@@ -510,6 +510,47 @@ def test_a_large_plan_draws_only_what_is_in_sight(browser: Browser, tmp_path: Pa
     browser.click("#changes summary")
     assert browser.text("#change-status") == "5,001 objects."
     assert browser.count("#change-tree details") < 50
+    assert browser.console() == []
+
+
+CLUSTERS = """
+variable "workers" { default = 1 }
+resource "nexus_site" "s" {}
+resource "nexus_rack" "r" {
+  site_id       = nexus_site.s.id
+  name          = "r"
+  machine_count = 8
+}
+resource "nexus_kubernetes_cluster" "c" {
+  count      = 20
+  site_id    = nexus_site.s.id
+  name       = "c${count.index}"
+  depends_on = [nexus_rack.r]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G2_8_v1"
+  }
+  agent_pool "p" {
+    count       = count.index == 7 ? var.workers : 1
+    vm_sku_name = "NC_G2_8_v1"
+  }
+}
+"""
+
+
+def test_of_many_clusters_those_that_change_stand_out(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "main.nf.hcl").write_text(CLUSTERS)
+    nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
+    real = planned(tmp_path, "-tie-breaks=0", "-var=workers=3")
+    page = tmp_path / "clusters.html"
+    page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
+    opened(browser, page)
+    assert browser.text(".legend > li:first-child") == "c7\nc7 (2 \u2192 4)"
+    assert browser.text(".legend summary") == "19 clusters that do not change"
+    assert browser.text(".tile p:not(.large)").endswith("Touched: c7.")
+    browser.click(".legend summary")
+    browser.click(".legend .legend li:first-child button")
+    assert browser.run("return document.querySelector('.legend details').open")
     assert browser.console() == []
 
 

@@ -43,3 +43,22 @@ def test_the_first_few_and_of_whom_the_others_are(
     assert said.count("no fleet_hub_manifest brings") == told
     assert ("more: selector" in said) is bool(more)
     assert more in said
+
+
+def test_comment_and_page_tell_the_first_few_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also what becomes of alike placements is told once, in the terminal and in the comment."""
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(PLACEMENTS.format(count=40))
+    assert run(["plan", "-no-color", "-report=markdown:plan.md", "-report=html:plan.html"]) == 0
+    said, comment, page = capsys.readouterr().out, Path("plan.md").read_text(), Path("plan.html").read_text()
+    name = "fleet_cluster_resource_placement.p[0..39]"
+    assert f"  {name}:\n  + m  -> Bound (placement_created)\n" in said
+    assert f"- `{name}` picks **m** (placement\\_created)\n" in comment
+    told, _, rest = comment.partition("- 37 more selector-selects-nothing: placement-3..39\n")
+    assert told.count("**Warning** selector-selects-nothing") == 3
+    assert rest
+    assert page.count('<article class="finding warning">') == 3
+    assert "selects nothing: 37 more</summary>" in page
+    assert page.count('data-head="m"') == 1  # one row of the matrix for all of them

@@ -7,6 +7,7 @@ list below the matrix.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
@@ -19,8 +20,9 @@ from nexusform.placement_kinds.kinds import place_text
 from nexusform.plain_data import has_unknown
 from nexusform.plans.impact.effects import Effect, effect_of, state_of, verb_of
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.markup import Markup, Part, breakable, element
+from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.page.page_parts import section, table
+from nexusform.rendering.report.folding import instance_texts, instances_text
 from nexusform.words import counted, natural
 
 _SIGNS: Final = {
@@ -174,19 +176,22 @@ def _unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def grid(matrix: FleetMatrix, caption: str) -> Part:
-    """A row per placement, a column per cluster, the binding in each cell."""
-    columns, placements = matrix.clusters, matrix.placements
-    lines = [_line(placement, matrix) for placement in placements[:_MOST_ROWS]]
+    """A row for the placements of which the same becomes, a column per cluster, the binding in each cell."""
+    columns = matrix.clusters
+    alike: dict[Markup, list[str]] = {}
+    for placement in matrix.placements:
+        alike.setdefault(_cells(placement, matrix), []).append(placement)
+    lines = [_line(placements, cells) for cells, placements in islice(alike.items(), _MOST_ROWS)]
     heads = [_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
     inner = element(
         "table",
         element("caption", caption, class_="quiet"),
         element("thead", element("tr", heads)),
         element("tbody", lines),
-        class_="matrix",
+        class_="matrix" if len(columns) <= _FEW_CLUSTERS else "matrix wide",
     )
     box = element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
-    return [_cut(len(placements)), box]
+    return [_cut(len(alike)), box]
 
 
 def _head(name: str, note: str) -> Markup:
@@ -194,13 +199,20 @@ def _head(name: str, note: str) -> Markup:
     return element("th", name, element("div", note, class_="small") if note else None, scope="col")
 
 
-def _line(placement: str, matrix: FleetMatrix) -> Markup:
-    """A placement's row."""
+def _cells(placement: str, matrix: FleetMatrix) -> Markup:
+    """The cells of a placement's row."""
     cells = [
         _cell(_titled(cluster, matrix.notes.get(cluster, "")), matrix.square(placement, cluster))
         for cluster in matrix.clusters
     ]
-    return element("tr", element("th", _named(placement), scope="row"), cells)
+    return joined(cells)
+
+
+def _line(placements: Sequence[str], cells: Markup) -> Markup:
+    """The row of placements with the same cells."""
+    names = [_named(text) for text in instance_texts(placements)]
+    parts = names[:1] + [element("div", name) for name in names[1:]]
+    return element("tr", element("th", parts, scope="row"), cells)
 
 
 def _titled(cluster: str, note: str) -> str:
@@ -251,9 +263,22 @@ def scores_text(row: PlacementChange) -> str:
 
 
 def one_by_one(rows: Sequence[PlacementChange]) -> Part:
-    """Too many clusters for a grid: a line per binding."""
+    """Too many clusters for a grid: a line per binding that changes, and those that stay, folded."""
+    changing = [row for row in rows if row.action is not PlacementAction.KEEP]
+    staying = [row for row in rows if row.action is PlacementAction.KEEP]
+    changed = [_cut(len(changing)), _listed(changing, "Placements by cluster")] if changing else None
+    if not staying:
+        return changed
+    summary = element(
+        "summary", f"{counted(len(staying), 'binding')} {'stays' if len(staying) == 1 else 'stay'}"
+    )
+    listed = _listed(staying, "Bindings that stay")
+    return [changed, element("details", summary, _cut(len(staying)), listed, class_="reasons")]
+
+
+def _listed(rows: Sequence[PlacementChange], caption: str) -> Part:
     lines = [(str(row.address), binding_cluster(row), _binding(row)) for row in rows[:_MOST_ROWS]]
-    return [_cut(len(rows)), table("Placements by cluster", ("Placement", "Cluster", "Binding"), lines)]
+    return table(caption, ("Placement", "Cluster", "Binding"), lines)
 
 
 def _cut(count: int) -> Part:
@@ -277,11 +302,12 @@ def _only_picked(squares: Mapping[tuple[str, str], Square]) -> bool:
 
 def reasons(squares: Mapping[tuple[str, str], Square]) -> Part:
     """Why each cluster is picked or not, folded."""
-    lines: list[tuple[str, str, str, str]] = []
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for (placement, cluster), square in squares.items():
         if square.why:
             rule = square.rule or ("picked" if square.binding is not None else "not picked")
-            lines.append((placement, cluster, rule, square.why))
+            alike.setdefault((cluster, rule, square.why), []).append(placement)
+    lines = [(instances_text(placements), *said) for said, placements in alike.items()]
     if not lines:
         return None
     heads = ("Placement", "Cluster", "Rule", "Why")

@@ -12,6 +12,19 @@ const CHUNK = 100;
 const printers = [];
 const MOST_PRINTED = 300;
 
+/** The document whole, where it was packed (packing.py): values and lines that many share stand in it once. */
+function unpacked(data) {
+  if (!data.packed) return data;
+  const { values, lines, rows, changes } = data.packed;
+  const textOf = (runs) => {
+    const found = [];
+    for (let at = 0; at < runs.length; at += 2) found.push(...lines.slice(runs[at], runs[at] + runs[at + 1]));
+    return found.join("\n");
+  };
+  const whole = (row) => row.map((part) => (Array.isArray(part) ? textOf(part) : values[part]));
+  return { ...data, changes: changes.map(whole), rows: rows.map(whole) };
+}
+
 /** Rows are lists; this gives them the names of their fields. */
 function named(kind, row) {
   const found = {};

@@ -87,13 +87,39 @@ function entry(kind, text, words) {
   return make("li", {}, make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, text), words);
 }
 
+const MOST_NAMED = 16; // clusters of a legend; of more only those that change stand open
+
+/** A cluster with its VMs; of one of many that changes, before and after. */
+function clusterEntry(paint, text) {
+  const chosen = filters.cluster === paint.name;
+  const button = make("button", { type: "button", class: "pick", "aria-pressed": chosen ? "true" : "false", onclick: () => setFilter("cluster", chosen ? "" : paint.name) },
+    make("span", { class: `swatch paint-${paint.colour} ${paint.pattern}`, "aria-hidden": "true" }, paint.key), text);
+  return make("li", {}, button);
+}
+
+function clusterEntries(site, model) {
+  const counts = { before: new Map(), after: new Map() };
+  const changed = new Set();
+  for (const vm of model.vms) {
+    for (const side of ["before", "after"]) if (vm[side]) counts[side].set(vm.paint, (counts[side].get(vm.paint) || 0) + 1);
+    if (vm.mark) changed.add(vm.paint);
+  }
+  const count = (paint, side) => counts[side].get(paint) || 0;
+  const alone = (paint) => clusterEntry(paint, `${paint.name} (${count(paint, map.view === "before" ? "before" : "after")})`);
+  if (site.clusters.length <= MOST_NAMED) return site.clusters.map(alone);
+  const both = (paint) => clusterEntry(paint, `${paint.name} (${count(paint, "before")} \u2192 ${count(paint, "after")})`);
+  const first = site.clusters.filter((paint) => changed.has(paint));
+  const rest = site.clusters.filter((paint) => !changed.has(paint));
+  if (!rest.length) return first.map(both);
+  const open = rest.some((paint) => filters.cluster === paint.name);
+  const words = first.length ? `${rest.length.toLocaleString("en")} clusters that do not change` : counted(rest.length, "cluster");
+  const folded = make("details", { class: "screen", open }, make("summary", {}, words), make("ul", { class: "legend" }, rest.map(alone)));
+  return [...first.map(both), make("li", { class: "rest" }, folded)];
+}
+
 /** Clusters with their VMs, then only those marks that the map bears. */
 function clusterLegend(site, model) {
-  const counts = new Map();
-  const side = map.view === "before" ? "before" : "after";
-  for (const vm of model.vms) if (vm[side]) counts.set(vm.paint, (counts.get(vm.paint) || 0) + 1);
-  const entries = site.clusters.map((paint) => make("li", {}, make("button", { type: "button", class: "pick", "aria-pressed": filters.cluster === paint.name ? "true" : "false", onclick: () => setFilter("cluster", filters.cluster === paint.name ? "" : paint.name) },
-    make("span", { class: `swatch paint-${paint.colour} ${paint.pattern}`, "aria-hidden": "true" }, paint.key), `${paint.name} (${counts.get(paint) || 0})`)));
+  const entries = clusterEntries(site, model);
   const verb = plan.denied ? "would be placed" : "placed";
   const words = site.steps.length ? plan.marks : ["", verb, ...[2, 3].map((mark) => fatesOf(model, mark).join(" or "))];
   if (site.steps.some((step) => step.down.length)) entries.push(entry("is-down", "", "machine down"));

@@ -8,7 +8,7 @@ const MOST_ROWS_PRINTED = 150; // of parts that are detail; of more only what is
 const PARTS = [["map", startMap], ["vm-list", startVmList], ["change-tree", startChanges]];
 
 function render(data) {
-  plan = data;
+  plan = unpacked(data);
   printers.length = 0;
   forget();
   for (const [id, begin] of PARTS) {
