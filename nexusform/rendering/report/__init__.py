@@ -4,7 +4,7 @@
 DOOR = {
     "code_origin": "CodeOrigin",
     "entries": "Finding plan_findings",
-    "folding": "names_text",
+    "folding": "instance_texts instances_text names_text",
     "object_rows": "object_folds",
     "overview": "stake_of",
     "placement_rows": "Detail",
