@@ -603,7 +603,7 @@ def test_under_the_lock_nothing_is_lost(where: Somewhere) -> None:
 @pytest.mark.slow
 def test_fifty_processes_write_fifty_serials(where: Somewhere) -> None:
     crowd = worker(where, "crowd")
-    said, _ = crowd.communicate(timeout=300)
+    said, _ = crowd.communicate(timeout=1_200)
     assert said.split("\n")[-2] == "failed 0"
     assert where.open().read() == b"50"
     assert where.open().journal() == []
