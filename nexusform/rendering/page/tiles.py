@@ -21,6 +21,7 @@ from nexusform.words import counted, first_of, natural
 
 _OF: Final = " more of "
 _MOST_NAMED: Final = 3
+_AT_A_GLANCE: Final = 60  # letters that are read from afar; longer texts are written as sentences are
 
 
 class Tile(Struct, frozen=True):
@@ -46,7 +47,7 @@ def _drawn(tile: Tile) -> Markup:
     return element(
         "section",
         element("h2", tile.title),
-        element("p", tile.large, class_="large"),
+        element("p", tile.large, class_="large" if len(tile.large) <= _AT_A_GLANCE else "large sentence"),
         element("p", words) if tile.words else None,
         class_=f"tile {tile.kind}",
     )

@@ -15,7 +15,7 @@ from nexusform.rendering.page.html_page import page_content, render_html
 
 def tiles(plan: Plan) -> dict[str, tuple[str, str]]:
     page = render_html(plan, {}, Registries())
-    found = re.findall(r'<h2>([^<]*)</h2><p class="large">(.*?)</p>(?:<p>(.*?)</p>)?', page)
+    found = re.findall(r'<h2>([^<]*)</h2><p class="large(?: sentence)?">(.*?)</p>(?:<p>(.*?)</p>)?', page)
     return {title: (large, re.sub("<.*?>", "", words)) for title, large, words in found}
 
 
@@ -27,6 +27,12 @@ def upgraded(plans: SimpleNamespace, *, surges: bool) -> Plan:
     pool = PoolUpgrade(row.pool, row.sku, 1, 1, 1, surges=surges, fewest_up=int(surges))
     told = Upgrade(row.address, row.cluster, row.site_id, "1.29.4", "1.30.1", (pool,))
     return replace(plan, placements=(node,), upgrades=(told,), diagnostics=())
+
+
+def test_a_long_sentence_is_not_written_in_large_letters(plans: SimpleNamespace) -> None:
+    page = render_html(upgraded(plans, surges=False), {}, Registries())
+    assert '<p class="large sentence">' in page
+    assert '<p class="large">1 VM re-created pool by pool</p>' in page
 
 
 def test_an_upgrade_with_surge_leaves_no_node_missing(plans: SimpleNamespace) -> None:

@@ -1,0 +1,53 @@
+"""The example fleet-dump, run as its README says, and with a mistake or two."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet-dump"
+COMMAND = re.compile(r"\$ nexusform (.+?)(?: # exit code (\d))?\n(.*?)(?=\$ |\Z)", re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "e", ignore=shutil.ignore_patterns("state", ".nexusform"))
+    monkeypatch.chdir(tmp_path / "e")
+
+
+def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```console\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
+    commands = [found for block in blocks for found in COMMAND.findall(block)]
+    assert len(commands) == 6
+    for words, code, shown in commands:
+        assert run(shlex.split(words)) == int(code or 0), words
+        told = capsys.readouterr().out
+        for part in re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE):
+            assert part in told, words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("plan", "-var", "dump=my-hub"), "my-hub"),
+        (("simulate", "fleet", "-leave=par1"), "nexusform plan -out=FILE"),
+    ],
+)
+def test_mistakes_are_told(
+    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(list(arguments)) == 1
+    assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_dump_without_bindings_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    dump = Path("hub/hub.json")
+    dump.write_text(dump.read_text().replace('"kind": "ClusterResourceBinding"', '"kind": "Secret"'))
+    assert run(["plan"]) == 1
+    assert "clusterresourcebindings" in capsys.readouterr().err.lower()
