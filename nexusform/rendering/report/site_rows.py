@@ -11,7 +11,7 @@ from msgspec import Struct
 from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.impact.effects import Effect, effect_of
 from nexusform.plans.plan import Plan
-from nexusform.words import counted, first_of
+from nexusform.words import counted, first_of, natural
 
 _MOST_ROWS: Final = 12
 _MOST_NAMED: Final = 8
@@ -99,4 +99,4 @@ def other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
         yield f"{counted(len(further), 'more site')} change: {placed:,} VMs placed, {left:,} removed"
     kept = [row.name for row in rows if not row.changes]
     if kept:
-        yield f"{counted(len(kept), 'site')} unchanged: {first_of(sorted(kept), _MOST_NAMED)}"
+        yield f"{counted(len(kept), 'site')} unchanged: {first_of(sorted(kept, key=natural), _MOST_NAMED)}"
