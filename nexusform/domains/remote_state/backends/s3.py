@@ -237,9 +237,6 @@ class S3Backend(KeepsLines):
         except (BotoCoreError, ClientError, _Cut) as problem:
             words = self._elsewhere(problem) if _is_redirect(problem) else f"{problem}"
             raise BackendProblem(f"Cannot {what} at {self.describe()}: {words}") from None
-        except RecursionError as problem:  # the client follows a redirect that names no region, for ever
-            words = self._elsewhere(problem)
-            raise BackendProblem(f"Cannot {what} at {self.describe()}: {words}") from None
         except TooLarge as problem:
             raise refusals.too_large(what, f"at {self.describe()}", problem) from None
 
@@ -470,6 +467,13 @@ def _is_redirect(problem: Exception) -> bool:
     return 300 <= int(answered.get("HTTPStatusCode") or 0) < 400
 
 
+def _ask_once(context: dict[str, Any], **_more: Any) -> None:
+    """Let the client not ask for the region of a bucket because of a redirect of just that question: a server
+    that redirects everything, and names no region, would be asked until the stack is full.
+    """
+    context.get("s3_redirect", {})["redirected"] = True
+
+
 def _code(problem: Any) -> str:
     return str(problem.response.get("Error", {}).get("Code", ""))
 
@@ -503,5 +507,6 @@ def open_s3(settings: Mapping[str, Any], largest: int = refusals.LARGEST) -> S3B
         )
     except (BotoCoreError, ValueError) as problem:
         raise BackendProblem(f'The backend "s3" cannot be opened: {problem}') from None
+    client.meta.events.register("before-call.s3.HeadBucket", _ask_once)
     prefix = settings.get("workspace_key_prefix") or "env:"
     return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, largest=largest)
