@@ -29,7 +29,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # search: up to 15 of them a float holds.
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _LONG_RUN: Final = b"0" * 16
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 16  # bytes; larger ones are asked of the system anew each time
 _BLANK_BYTES: Final = b" \t\r\n"
 _LONG_NUMBER: Final = re.compile(rb"(?<![\w\".+-])-?(?=[0-9.]{16})[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _TOO_LONG: Final = re.compile(rf"[0-9]{{{MAX_DIGITS + 1},}}")
