@@ -16,14 +16,14 @@ def test_a_call_that_was_handed_out_earlier_takes_the_place_of_one_that_only_wai
             second_is_done.set()
             return True
         tell("waits")  # for what the second brings about, which was handed out already
-        return second_is_done.wait(20)
+        return second_is_done.wait(120)
 
     workers: Workers[str, bool, str] = Workers(1, call, lambda news: news == "waits")
     workers.submit("first")
     workers.submit("second")
     ended: dict[str, bool | None] = {}
     while workers.running:
-        for each in workers.collect(30):
+        for each in workers.collect(120):
             if isinstance(each, EndedCall):
                 ended[each.task] = each.answer
             else:

@@ -46,7 +46,7 @@ class Slept:
 
 def followed(hub: Watched, slept: Slept, ends: Callable[[Mirror], bool]) -> Mirror:
     mirror = Mirror(cast("Hub", hub), "/things", Pace(sleep=slept.sleep))
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not ends(mirror) and time.monotonic() < until:
         time.sleep(0.01)
     return mirror
