@@ -106,10 +106,10 @@ class RuntimeVersion(Struct, frozen=True, array_like=True):
 
 
 class Supplies(Struct, frozen=True):
-    """What a site has; None for what was not captured. `volumes`: how many, and their MiB, `volume_sizes`:
-    how many there are of each MiB. `versions`: the
-    Kubernetes versions that clusters there may have; `supported_until`: those of them of which the site says
-    on which day support ends; `runtime`: what its machines run.
+    """What a site has; None for what was not captured. `volumes`: how many, and their MiB; `volume_sizes`:
+    how many there are of each MiB. `versions`: the Kubernetes versions that clusters there may have;
+    `supported_until`: those of them of which the site says on which day support ends; `runtime`: what its
+    machines run.
     """
 
     networks: tuple[NetworkSupply, ...] | None = None
