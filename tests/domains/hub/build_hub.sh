@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what tests/domains/hub/test_real_hub.py starts, as ordinary Go modules: etcd and the servers of Kubernetes.
+# Builds what the tests of this directory start, as ordinary Go modules: etcd and the servers of Kubernetes.
 #   build_hub.sh DIR [CHECKOUT]    DIR gets the programs. KubeFleet's hub agent is a Go module of a commit; where the
 #   module proxy does not serve it (kubefleet-dev/kubefleet has no tags), CHECKOUT is a directory that holds that commit.
 # Five minutes on two cores, once. Then: NEXUSFORM_HUB_PROGRAMS=DIR python -m pytest tests/domains/hub

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nexusform.cli.main import run
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, lacking
 from tests.domains.hub.hub_controller import Controller, member
+from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
 
 
@@ -17,23 +20,60 @@ def controller() -> Controller:
     return Controller()
 
 
+OURS, REAL = "ours", "api-server"
+_NEEDED = ("etcd", "kube-apiserver")
+_BEDS = (
+    OURS,
+    pytest.param(REAL, marks=pytest.mark.skipif(bool(lacking(*_NEEDED)), reason=lacking(*_NEEDED) or "-")),
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The same tests beside our own hub server and a real API server, but for those that say why not."""
+    if "bed" in metafunc.fixturenames:
+        alone = metafunc.definition.get_closest_marker("our_hub_alone") is not None
+        metafunc.parametrize("bed", _BEDS[:1] if alone else _BEDS, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def api_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
+    programs = ApiPrograms(PROGRAMS, CRDS, tmp_path_factory.mktemp("api-server"))
+    yield programs
+    programs.close()
+
+
 @pytest.fixture
-def hub(controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+def bed(request: pytest.FixtureRequest) -> Iterator[Front]:
+    """An API server of a hub, without anything in it."""
     pytest.importorskip("lightkube")
-    server = HubServer()
+    if request.param == OURS:
+        ours = HubServer()
+        yield ours
+        ours.close()
+        return
+    from tests.domains.hub.api_server import ApiServer  # speaks HTTP with what lightkube brings
+
+    server = ApiServer(request.getfixturevalue("api_programs"))
+    yield server
+    server.close()
+    server.leave()
+
+
+@pytest.fixture
+def hub(bed: Any, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A hub with members that have joined, and a controller that decides as told."""
     for name in ("ams1", "fra1", "lon1", "par1"):
-        server.put(member(name, env="canary" if name == "fra1" else "prod"), "join")
-    server.controller = controller
-    server.log.clear()
+        bed.put(member(name, env="canary" if name == "fra1" else "prod"), "join")
+    bed.controller = controller
+    bed.log.clear()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(server.kubeconfig(tmp_path)))
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(bed.kubeconfig(tmp_path)))
     monkeypatch.delenv("NF_FLEET_CONTEXT", raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     # A decision that is not as foretold is looked at again for this long: the controller decides at once.
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_watch._DOUBT", 0.0)
-    yield server
-    server.close()
+    return bed
 
 
 Told = Callable[..., tuple[int, str]]

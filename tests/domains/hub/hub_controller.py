@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.domains.hub.hub_server import Body, HubServer
+from tests.domains.hub.hub_front import Body, Front
 
 _FLEET = "kubernetes-fleet.io"
 _API = f"placement.{_FLEET}/v1beta1"
 _PARENT = f"{_FLEET}/parent-CRP"
 _LATEST = f"{_FLEET}/is-latest-snapshot"
 _OVERRIDE = f"{_FLEET}/parent-resource-override"
+_HASH = "bm9uZQ=="  # what snapshots must have, and nobody here reads
 
 
 def member(name: str, **labels: str) -> Body:
@@ -48,7 +49,7 @@ class Controller:
         self.overrides_wait = False
         self.late = 0
 
-    def __call__(self, server: HubServer) -> None:
+    def __call__(self, server: Front) -> None:
         if self.asleep:
             return
         if not self.overrides_wait:
@@ -62,7 +63,7 @@ class Controller:
             if not eviction.get("status"):
                 server.put({**_names(eviction), "status": _status(1, Valid="True", Executed="True")})
 
-    def _place(self, server: HubServer, placement: Body) -> None:
+    def _place(self, server: Front, placement: Body) -> None:
         name, spec = placement["metadata"]["name"], placement["spec"]
         if not (spec.get("strategy") or {}).get("type"):  # by an update of its own
             server.put({**_names(placement), "spec": {"strategy": {"type": "RollingUpdate"}}})
@@ -83,7 +84,7 @@ class Controller:
                 self._let_go(server, binding)
         self._report(server, placement, clusters, external=external)
 
-    def _report(self, server: HubServer, placement: Body, clusters: list[str], *, external: bool) -> None:
+    def _report(self, server: Front, placement: Body, clusters: list[str], *, external: bool) -> None:
         """The status of a placement in the words of a hub, once all is there; before, what was decided."""
         generation, number = placement["metadata"]["generation"], len(clusters)
         labels = [each["metadata"]["labels"] for each in server.all("ClusterResourceSnapshot")]
@@ -115,7 +116,7 @@ class Controller:
         }
         server.put({**_names(placement), "status": status})
 
-    def _selected(self, server: HubServer, name: str, index: str) -> list[Body]:
+    def _selected(self, server: Front, name: str, index: str) -> list[Body]:
         snapshot = server.get("ClusterResourceSnapshot", f"{name}-{index}-snapshot") or {"spec": {}}
         return [
             {
@@ -126,9 +127,7 @@ class Controller:
             for each in snapshot["spec"].get("selectedResources") or ()
         ]
 
-    def _policy_snapshot(
-        self, server: HubServer, name: str, policy: Body, number: int, generation: int
-    ) -> None:
+    def _policy_snapshot(self, server: Front, name: str, policy: Body, number: int, generation: int) -> None:
         body: Body = {
             "apiVersion": _API,
             "kind": "ClusterSchedulingPolicySnapshot",
@@ -140,10 +139,10 @@ class Controller:
             "status": {"observedCRPGeneration": generation},
         }
         if server.get("ClusterSchedulingPolicySnapshot", f"{name}-0") is None:
-            body["spec"] = {"policy": policy}
+            body["spec"] = {"policy": policy, "policyHash": _HASH}
         server.put(body)
 
-    def _content(self, server: HubServer, name: str, spec: Body) -> int:
+    def _content(self, server: Front, name: str, spec: Body) -> int:
         """The number of the snapshot that holds what is selected now."""
         names = {each["name"] for each in spec["resourceSelectors"] if each["kind"] == "Namespace"}
         objects = [_bare(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
@@ -176,7 +175,7 @@ class Controller:
         )
         return index
 
-    def _snapshots_of_overrides(self, server: HubServer, kind: str) -> None:
+    def _snapshots_of_overrides(self, server: Front, kind: str) -> None:
         """A snapshot of each override as it is written, and none of those that are gone."""
         standing = {_name(each): each for each in server.all(kind)}
         latest: dict[tuple[str, str], Body] = {}
@@ -197,10 +196,10 @@ class Controller:
                 server.put({**_names(before), "metadata": metadata})
             metadata = {"name": f"{name}-{index}", "labels": {_LATEST: "true", _OVERRIDE: name}}
             metadata |= {"namespace": namespace} if namespace else {}
-            spec = {"overrideSpec": json.loads(json.dumps(override["spec"]))}
+            spec = {"overrideSpec": json.loads(json.dumps(override["spec"])), "overrideHash": _HASH}
             server.put({"apiVersion": _API, "kind": f"{kind}Snapshot", "metadata": metadata, "spec": spec})
 
-    def _overrides_of(self, server: HubServer, name: str) -> Body:
+    def _overrides_of(self, server: Front, name: str) -> Body:
         """The overrides that name a placement, as its bindings list them; all clusters get all."""
         lists: Body = {}
         for key, kind in (("cluster", "ClusterResource"), ("", "Resource")):
@@ -215,11 +214,11 @@ class Controller:
             )
         return lists
 
-    def _bindings(self, server: HubServer, name: str) -> list[Body]:
+    def _bindings(self, server: Front, name: str) -> list[Body]:
         every = server.all("ClusterResourceBinding")
         return [each for each in every if each["metadata"]["labels"][_PARENT] == name]
 
-    def _bind(self, server: HubServer, name: str, cluster: str, index: int | None) -> None:
+    def _bind(self, server: Front, name: str, cluster: str, index: int | None) -> None:
         state = "Scheduled" if index is None else "Bound"
         snapshot = "" if index is None else f"{name}-{index}-snapshot"
         body: Body = {
@@ -240,6 +239,7 @@ class Controller:
                     "clusterName": cluster,
                     "selected": True,
                     "clusterScore": {"affinityScore": 0, "priorityScore": 0},
+                    "reason": _SCHEDULED.format(cluster),
                 },
             },
         }
@@ -252,14 +252,13 @@ class Controller:
             )
         server.put({**_names(written), "status": {"conditions": conditions}})
 
-    def _let_go(self, server: HubServer, binding: Body) -> None:
+    def _let_go(self, server: Front, binding: Body) -> None:
         if binding["spec"]["targetCluster"] in self.holding:
-            metadata = {**_names(binding)["metadata"], "deletionTimestamp": "now"}
-            server.put({**_names(binding), "metadata": metadata})
+            server.hold(binding)
         else:
             server.remove(binding)
 
-    def _clean(self, server: HubServer) -> None:
+    def _clean(self, server: Front) -> None:
         """Bindings of placements that are gone."""
         names = {each["metadata"]["name"] for each in server.all("ClusterResourcePlacement")}
         for binding in server.all("ClusterResourceBinding"):

@@ -7,111 +7,45 @@ from __future__ import annotations
 import copy
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from nexusform.documents.shapes import Holds
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Shape
-from nexusform.domains.hub.api.hub_kinds import READ, WORK
-from tests.crowded_server import Server
+from tests.domains.hub.hub_front import PATH, PLURALS, Body, Front, Refuse, forbidden, group_of, merged
 from tests.domains.hub.hub_watches import Happened, selects, watched
 
-Body = dict[str, Any]
-_CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
-_CORE["pods"] = ("Pod", True)
-_PLURALS = {
-    **{(kind.group, kind.plural): (kind.kind, kind.namespaced) for kind in (*READ, WORK)},
-    **{("", plural): said for plural, said in _CORE.items()},
-    ("apps", "deployments"): ("Deployment", True),
-}
-_PATH = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
-    r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
-)
-_REASONS = {
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    409: "Conflict",
-    410: "Expired",
-    422: "Invalid",
-}
 
-
-class Refuse(Exception):
-    def __init__(self, status: int, message: str, causes: list[Body] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        details: Body = {"details": {"causes": causes}} if causes else {}
-        self.body: Any = {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
-            "reason": _REASONS.get(status, ""), **details, "code": status,
-        }  # fmt: skip
-
-
-class HubServer:
-    """The server. `faults` are asked before each request: what they return is answered in its place; None for
-    nothing. `log` has every request: method, path, whether dry, the status.
-    """
+class HubServer(Front):
+    """The server. `happened` is what watches tell."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str, str], Body] = {}
         self.version = 1
         self.happened = Happened()
-        self.may_watch = True
-        self.watches: list[tuple[str, int]] = []  # path and status
-        self.closed = False
-        self.lock = threading.RLock()
-        self.log: list[tuple[str, str, bool, int]] = []
-        self.faults: Callable[[str, str], int | None] = lambda _method, _path: None
         self.webhook: Callable[[Body], str] = lambda _body: ""
         # who asks, the object before, the object as it would be; raises Refuse
         self.admission: Callable[[HubServer, str, Body | None, Body], None] = lambda *_: None
         self.powerless = {"bob-token"}
-        self.tokens = {"admin-token", "bob-token"}
-        self.controller: Callable[[HubServer], None] = lambda _server: None
-        self._http = Server(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
-
-    def close(self) -> None:
-        self.closed = True
-        self._http.shutdown()
-        self._http.server_close()
-
-    def kubeconfig(self, directory: Path, user: str = "admin") -> Path:
-        path = directory / f"kubeconfig.{user}"
-        document = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "hub",
-            "clusters": [{"name": "hub", "cluster": {"server": self.url}}],
-            "users": [{"name": user, "user": {"token": f"{user}-token"}}],
-            "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": user}}],
-        }  # fmt: skip
-        path.write_text(json.dumps(document))
-        return path
+        super().__init__()
 
     # --- what tests and the controller do --------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
-        group = _group_of(kind)
+        group = group_of(kind)
         found = [b for (g, k, ns, _), b in sorted(self.objects.items()) if (g, k) == (group, kind)]
         return [b for b in found if not namespace or b["metadata"].get("namespace") == namespace]
 
     def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
-        group = _group_of(kind)
+        group = group_of(kind)
         return self.objects.get((group, kind, namespace, name))
 
     def put(self, body: Body, manager: str = "hubagent") -> Body:
-        """Write an object as some manager does that is no apply: the fields become its own."""
         key = _key(body)
         with self.lock:
             before = self.objects.get(key)
-            after = _merged(copy.deepcopy(before), body) if before else copy.deepcopy(body)
+            after = merged(copy.deepcopy(before), body) if before else copy.deepcopy(body)
             for path in _leaves(body):
                 _own(after, manager, "Update", path)
             return self._store(key, before, after)
@@ -151,61 +85,39 @@ class HubServer:
         self.happened.note(self.version, what, copy.deepcopy(after))
         return after
 
+    def hold(self, body: Body) -> None:
+        names = {name: body[name] for name in ("apiVersion", "kind")}
+        metadata = {
+            name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]
+        }
+        self.put({**names, "metadata": {**metadata, "deletionTimestamp": "now"}})
+
     # --- requests --------------------------------------------------------------------------------
 
-    def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
-        parts = urlsplit(target)
-        query = dict(parse_qsl(parts.query))
-        with self.lock:
-            try:
-                self._fail_as_told(method, parts.path, token)
-                self.act()
-                body = _served(parts.path) or self._answer(
-                    method, parts.path, query, token, json.loads(content) if content else {}
-                )
-                status = 201 if body.pop("#new", False) else 200
-                if method != "GET" and "dryRun" not in query:
-                    self.act()
-            except Refuse as refused:
-                status, body = refused.status, refused.body
-            self.log.append((method, parts.path, "dryRun" in query, status))
-        return status, body
+    def respond(
+        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
+        sent = json.loads(content) if content else {}
+        body = _served(path) or self._answer(method, path, query, token, sent)
+        return 201 if body.pop("#new", False) else 200, body
 
-    def watch(self, target: str, token: str) -> tuple[int, Any]:
-        """The status of a watch, and its events or why there are none."""
-        parts = urlsplit(target)
-        match = _PATH.fullmatch(parts.path)
+    def events(self, path: str, query: dict[str, str], token: str) -> Iterator[Body]:
+        del token
+        match = PATH.fullmatch(path)
         assert match is not None
-        group, plural = match["group"] or "", match["plural"]
-        status, answer = 200, {}
-        try:
-            self._fail_as_told("GET", parts.path, token)
-            if not self.may_watch:
-                raise _forbidden("WATCH", group, plural, match["namespace"] or "", "")
-            kind = _PLURALS[group, plural][0]
-            answer = watched(self, group, kind, match["namespace"] or "", dict(parse_qsl(parts.query)))
-        except Refuse as refused:
-            status, answer = refused.status, refused.body
-        self.watches.append((parts.path, status))
-        return status, answer
-
-    def _fail_as_told(self, method: str, path: str, token: str) -> None:
-        if token not in self.tokens:
-            raise Refuse(401, "Unauthorized")
-        fault = self.faults(method, path)
-        if fault:
-            raise Refuse(fault, "told to fail")
+        group = match["group"] or ""
+        return watched(self, group, PLURALS[group, match["plural"]][0], match["namespace"] or "", query)
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], token: str, sent: Body) -> Any:
-        match = _PATH.fullmatch(path)
-        if match is None or (match["group"] or "", match["plural"]) not in _PLURALS:
+        match = PATH.fullmatch(path)
+        if match is None or (match["group"] or "", match["plural"]) not in PLURALS:
             raise _no_page()
         group, plural, name = match["group"] or "", match["plural"], match["name"] or ""
-        kind, namespaced = _PLURALS[group, plural]
+        kind, namespaced = PLURALS[group, plural]
         namespace = match["namespace"] or ""
         resource = f"{plural}.{group}" if group else plural
         if token in self.powerless and method != "GET":
-            raise _forbidden(method, group, plural, namespace, name)
+            raise forbidden(method, group, plural, namespace, name)
         if not name:
             return self._list(group, kind, namespace, query)
         key = (group, kind, namespace, name)
@@ -249,7 +161,7 @@ class HubServer:
             return self._apply(before, sent, query, name)
         if before is None:
             raise Refuse(404, f'{resource} "{name}" not found')
-        after = _merged(after, sent)
+        after = merged(after, sent)
         for path in _leaves(sent):
             _own(after, query.get("fieldManager", "unknown"), "Update", path)
         return after
@@ -312,7 +224,7 @@ class HubServer:
         for path in owners.get((manager, "Apply"), set()) - ours:
             if not any(path in paths for who, paths in owners.items() if who != (manager, "Apply")):
                 _take_out(after, path)
-        after = _merged(after, sent)
+        after = merged(after, sent)
         entries = [e for e in _entries(after) if (e["manager"], e["operation"]) != (manager, "Apply")]
         after["metadata"]["managedFields"] = entries
         for path in ours:
@@ -322,58 +234,6 @@ class HubServer:
                 if entry["manager"] != manager:
                     entry["#paths"] = [p for p in entry["#paths"] if tuple(p) not in ours]
         return after
-
-
-def _handler(server: HubServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _serve(self) -> None:
-            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            if "watch=1" in self.path:
-                return self._stream(*server.watch(self.path, token))
-            kind = "apply" if "apply-patch" in self.headers.get("Content-Type", "") else "merge"
-            joint = "&" if "?" in self.path else "?"
-            return self._send(
-                *server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content)
-            )
-
-        def _stream(self, status: int, events: Any) -> None:
-            if status != 200:
-                return self._send(status, events)
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.close_connection = True
-            for event in events:
-                self.wfile.write(json.dumps(_shown(event)).encode() + b"\n")
-                self.wfile.flush()
-            return None
-
-        def _send(self, status: int, body: Any) -> None:
-            text = body if isinstance(body, str) else json.dumps(_shown(body))
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
-            data = text.encode()
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_PATCH = do_DELETE = do_POST = do_PUT = _serve  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            return
-
-    return Handler
-
-
-def _forbidden(method: str, group: str, plural: str, namespace: str, name: str) -> Refuse:
-    verb = {"PATCH": "patch", "DELETE": "delete", "POST": "create", "PUT": "update", "WATCH": "watch"}[method]
-    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    resource = f"{plural}.{group}" if group else plural
-    words = f'User "bob" cannot {verb} resource "{plural}" in API group "{group}" {where}'
-    return Refuse(403, f'{resource} "{name}" is forbidden: {words}')
 
 
 def _no_page() -> Refuse:
@@ -391,7 +251,7 @@ def _served(path: str) -> Body | None:
 def _resources(group: str) -> Body:
     listed = [
         {"name": plural, "kind": kind, "namespaced": namespaced}
-        for (of_group, plural), (kind, namespaced) in _PLURALS.items()
+        for (of_group, plural), (kind, namespaced) in PLURALS.items()
         if of_group == group
     ]
     if not listed:
@@ -399,29 +259,10 @@ def _resources(group: str) -> Body:
     return {"kind": "APIResourceList", "resources": listed}
 
 
-def _group_of(kind: str) -> str:
-    return next(group for (group, _), (served, _) in _PLURALS.items() if served == kind)
-
-
 def _key(body: Mapping[str, Any]) -> tuple[str, str, str, str]:
     group = str(body["apiVersion"]).rpartition("/")[0]
     metadata = body["metadata"]
     return group, str(body["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
-
-
-def _shown(value: Any) -> Any:
-    """An object with its owners as an API server writes them."""
-    if isinstance(value, dict):
-        if "#paths" in value:
-            fields: Body = {}
-            for path in value["#paths"]:
-                here = fields
-                for step in path:
-                    here = here.setdefault(f"f:{step}", {})
-            rest = {name: each for name, each in value.items() if name != "#paths"}
-            return {**rest, "fieldsType": "FieldsV1", "fieldsV1": fields}
-        return {name: _shown(each) for name, each in value.items()}
-    return [_shown(each) for each in value] if isinstance(value, list) else value
 
 
 # --- owners of fields ----------------------------------------------------------------------------
@@ -483,17 +324,6 @@ def _take_out(body: Body, path: tuple[str, ...]) -> None:
         holder.pop(last, None)
         if not holder and above:
             _take_out(body, tuple(above))
-
-
-def _merged(before: Any, sent: Any) -> Any:
-    if isinstance(before, dict) and isinstance(sent, dict):
-        for name, value in sent.items():
-            if value is None:
-                before.pop(name, None)
-            else:
-                before[name] = _merged(before.get(name), value)
-        return before
-    return copy.deepcopy(sent)
 
 
 def _without_versions(body: Body) -> Body:

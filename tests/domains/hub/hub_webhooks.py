@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.domains.hub.hub_server import Body, HubServer, Refuse
+from tests.domains.hub.hub_front import Body, Refuse
+from tests.domains.hub.hub_server import HubServer
 
 _PLACEMENT = "fleet.clusterresourceplacementv1beta1.validating"
 _INVALID = "deny create/update v1beta1 CRP has invalid fields"

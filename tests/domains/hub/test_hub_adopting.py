@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from tests.domains.hub.conftest import Told
-from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write
 
 STAGED = """
@@ -29,7 +29,7 @@ resource "fleet_cluster_resource_placement" "staged" {
 """
 
 
-def test_a_placement_that_awaits_its_first_run_is_taken_over(hub: HubServer, told: Told) -> None:
+def test_a_placement_that_awaits_its_first_run_is_taken_over(hub: Front, told: Told) -> None:
     write()
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(STAGED)

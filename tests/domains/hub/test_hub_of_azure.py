@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
 
 MEMBER = """
@@ -18,6 +21,7 @@ resource "fleet_member_cluster" "lon1" {
 """
 
 
+@pytest.mark.our_hub_alone("its webhooks are told")
 def test_where_a_label_of_a_member_is_changed_is_said_with_the_denial(hub: HubServer, told: Told) -> None:
     Path("main.nf.hcl").write_text(MEMBER)
     hub.webhook = lambda body: "labels are managed by Azure" if body["kind"] == "MemberCluster" else ""
@@ -27,7 +31,7 @@ def test_where_a_label_of_a_member_is_changed_is_said_with_the_denial(hub: HubSe
     assert f'{wanted} "tier=gold"' in said
 
 
-def test_what_a_managed_namespace_made_is_read_and_never_adopted(hub: HubServer, told: Told) -> None:
+def test_what_a_managed_namespace_made_is_read_and_never_adopted(hub: Front, told: Told) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "arm")
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "team"}
     body = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.hub_front import Front
 
 SITE = """
 resource "nexus_site" "{name}" {{}}
@@ -100,7 +100,7 @@ resource "nexus_separation_rule" "apart" {
 
 @pytest.mark.slow
 def test_a_rule_that_a_hub_breaks_is_told_by_the_exit_code(
-    hub: HubServer, controller: Controller, told: Told
+    hub: Front, controller: Controller, told: Told
 ) -> None:
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
     sites = SITE.format(name="lon1", of="shop") + SITE.format(name="par1", of="bank")

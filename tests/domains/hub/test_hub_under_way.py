@@ -9,7 +9,7 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write
 
 WAITS = "ClusterResourcePlacement web waits: lon1: Applied False, NotAllWorkHaveBeenApplied"
@@ -28,7 +28,7 @@ def hang(controller: Controller, told: Told) -> None:
 
 @pytest.mark.parametrize("how", [(), ("-refresh=false",), ("-out=y.nfplan",)])
 def test_a_plan_while_a_step_hangs_has_it_to_do(
-    hub: HubServer, controller: Controller, told: Told, how: tuple[str, ...]
+    hub: Front, controller: Controller, told: Told, how: tuple[str, ...]
 ) -> None:
     hang(controller, told)
     code, said = told("plan", "-detailed-exitcode", *how)
@@ -41,7 +41,7 @@ def test_a_plan_while_a_step_hangs_has_it_to_do(
 
 
 def test_every_report_of_a_plan_while_a_step_hangs_says_so(
-    hub: HubServer, controller: Controller, told: Told
+    hub: Front, controller: Controller, told: Told
 ) -> None:
     hang(controller, told)
     told("plan", "-out=y.nfplan", "-report=markdown:plan.md", "-report=html:plan.html")
@@ -55,7 +55,7 @@ def test_every_report_of_a_plan_while_a_step_hangs_says_so(
 
 
 def test_an_apply_goes_on_with_what_hangs_and_then_nothing_is_to_do(
-    hub: HubServer, controller: Controller, told: Told
+    hub: Front, controller: Controller, told: Told
 ) -> None:
     hang(controller, told)
     code, said = told("apply", "-auto-approve")
@@ -70,9 +70,7 @@ def test_an_apply_goes_on_with_what_hangs_and_then_nothing_is_to_do(
     assert hub.all("ClusterResourcePlacement")[0]["metadata"]["generation"] == 1
 
 
-def test_what_hung_and_got_done_by_itself_is_not_due(
-    hub: HubServer, controller: Controller, told: Told
-) -> None:
+def test_what_hung_and_got_done_by_itself_is_not_due(hub: Front, controller: Controller, told: Told) -> None:
     hang(controller, told)
     controller.stuck.clear()
     hub.act()
@@ -81,7 +79,7 @@ def test_what_hung_and_got_done_by_itself_is_not_due(
 
 
 def test_a_deletion_that_hangs_is_no_object_that_stands(
-    hub: HubServer, controller: Controller, told: Told
+    hub: Front, controller: Controller, told: Told
 ) -> None:
     write(timeout="1s")
     told("apply", "-auto-approve")
@@ -106,7 +104,7 @@ def test_a_deletion_that_hangs_is_no_object_that_stands(
 
 
 def test_a_cluster_that_fails_later_is_told_by_every_plan(
-    hub: HubServer, controller: Controller, told: Told
+    hub: Front, controller: Controller, told: Told
 ) -> None:
     write()
     told("apply", "-auto-approve")
@@ -121,7 +119,7 @@ def test_a_cluster_that_fails_later_is_told_by_every_plan(
 
 
 def test_a_replacement_deletes_what_stands_and_makes_another(
-    hub: HubServer, controller: Controller, told: Told
+    hub: Front, controller: Controller, told: Told
 ) -> None:
     write(timeout="1s")
     told("apply", "-auto-approve")

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.real_hub import RealHub
 from tests.domains.hub.test_fleet_provider import write
 
-PROGRAMS = Path(os.environ.get("NEXUSFORM_HUB_PROGRAMS", ""))
-CRDS = Path(os.environ.get("NEXUSFORM_HUB_CASES", "")) / "crds"
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not all((PROGRAMS / name).is_file() for name in NEEDED) or not CRDS.is_dir(),
-        reason="NEXUSFORM_HUB_PROGRAMS (build_hub.sh makes them) and NEXUSFORM_HUB_CASES name no real hub",
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
 
 
 @pytest.fixture(scope="module")

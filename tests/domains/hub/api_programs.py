@@ -1,0 +1,165 @@
+"""A real API server: etcd and kube-apiserver, started in a directory with the kinds of a fleet."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nexusform.domains.hub.api.hub_kinds import READ, WORK
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+TOKENS = """admin-token,admin,1,"system:masters"
+renewed-token,admin,1,"system:masters"
+bob-token,bob,2,
+"""
+_CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
+CRDS = Path(_CASES) / "crds"
+PROGRAMS = Path(os.environ.get("NEXUSFORM_HUB_PROGRAMS", ""))
+
+
+def lacking(*programs: str) -> str:
+    """Why these programs cannot be started; "" where they can."""
+    absent = [name for name in programs if not (PROGRAMS / name).is_file()]
+    if absent:
+        return f"NEXUSFORM_HUB_PROGRAMS (build_hub.sh makes them, of Go) names no {absent[0]}"
+    if not _CASES or not CRDS.is_dir():
+        return "NEXUSFORM_HUB_CASES names no definitions of a fleet's kinds"
+    return ""
+
+
+class ApiPrograms:
+    """Starts both in a directory; `close` ends them."""
+
+    def __init__(self, programs: Path, crds: Path, where: Path) -> None:
+        self._programs, self._where = programs, where
+        self._processes: list[subprocess.Popen[bytes]] = []
+        client, peer, self._port = free_port(), free_port(), free_port()
+        self.url = f"https://127.0.0.1:{self._port}"
+        self.authority = f"{where}/certs/apiserver.crt"
+        etcd = f"http://127.0.0.1:{client}"
+        self._start(
+            "etcd",
+            f"--data-dir={where}/etcd",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+            f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
+            f"--initial-cluster=default=http://127.0.0.1:{peer}",
+            "--unsafe-no-fsync",
+            "--log-level=error",
+        )
+        subprocess.run(
+            ["openssl", "genrsa", "-out", f"{where}/sa.key", "2048"], check=True, capture_output=True
+        )
+        (where / "tokens.csv").write_text(TOKENS)
+        self._start(
+            "kube-apiserver",
+            f"--etcd-servers={etcd}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            f"--cert-dir={where}/certs",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={where}/sa.key",
+            f"--service-account-signing-key-file={where}/sa.key",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            f"--token-auth-file={where}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+        )
+        self.kubeconfig = self._write_kubeconfig()
+        self._until(lambda: "error" not in self.call("GET", "/readyz"))
+        for file in sorted(crds.glob("*.yaml")):
+            group, _, plural = file.stem.partition("_")
+            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}"
+            self.call("PATCH", f"{path}?fieldManager=setup&force=true", file.read_bytes(), APPLY)
+        self.apply("/api/v1/namespaces/fleet-system", object_of("v1", "Namespace", "fleet-system"))
+        for kind in (*READ, WORK):
+            self._until(lambda kind=kind: "items" in self.call("GET", f"{kind.collection}?limit=1"))
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self, program: str, *flags: str) -> None:
+        with (self._where / f"{program}.log").open("wb") as log:
+            environment = {
+                **os.environ,
+                "KUBECONFIG": f"{self._where}/kubeconfig",
+                "POD_NAMESPACE": "fleet-system",
+            }
+            self._processes.append(
+                subprocess.Popen(
+                    [str(self._programs / program), *flags],
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    env=environment,
+                )
+            )
+
+    def _write_kubeconfig(self) -> Path:
+        path = self._where / "kubeconfig"
+        cluster = {"server": self.url, "certificate-authority": self.authority}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "hub",
+            "clusters": [{"name": "hub", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": "admin-token"}}],
+            "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "admin"}}],
+        }
+        path.write_text(json.dumps(document))
+        return path
+
+    def _until(self, holds: Any, seconds: float = 90) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, f"the hub does not come up: see {self._where}"
+            time.sleep(0.3)
+
+    def call(
+        self, method: str, path: str, body: Any = None, kind: str = "application/json"
+    ) -> dict[str, Any]:
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        headers = {"Authorization": "Bearer admin-token", "Content-Type": kind}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        context = ssl._create_unverified_context()
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as problem:
+            problem.close()
+            return {"error": problem.code}
+        except OSError as problem:
+            return {"error": str(problem)}
+        return {"text": text.decode()} if not text.startswith(b"{") else json.loads(text)
+
+    def apply(self, path: str, body: Mapping[str, Any], manager: str = "setup") -> dict[str, Any]:
+        return self.call("PATCH", f"{path}?fieldManager={manager}&force=true", body, APPLY)
+
+
+def object_of(version: str, kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])

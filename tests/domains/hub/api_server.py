@@ -1,0 +1,202 @@
+"""A hub whose API server is a real one: requests pass on to it, the controller of the tests acts on it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from httpx2 import Client, HTTPError, Response
+
+from nexusform.domains.hub.api.hub_kinds import READ, WORK
+from tests.domains.hub.api_programs import APPLY, MERGE, ApiPrograms
+from tests.domains.hub.hub_front import PLURALS, Body, Front, group_of, merged
+
+_ACTS = (
+    0.5  # seconds between what the controller does while a watch goes on; it acts at every request besides
+)
+_SYSTEM = {"default", "fleet-system", "kube-node-lease", "kube-public", "kube-system"}
+_READS = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class ApiServer(Front):
+    """The API server that `programs` started; `leave` leaves nothing on it to the next hub."""
+
+    def __init__(self, programs: ApiPrograms) -> None:
+        context = ssl.create_default_context(cafile=programs.authority)
+        self._client = Client(base_url=programs.url, verify=context, timeout=60)
+        self._listed: dict[str, list[Body]] = {}
+        self._at_rest: Any = None  # the server and the controller as they were when nothing was left to do
+        _let_bob_read(self._ask)
+        super().__init__()
+
+    # --- what tests and the controller do --------------------------------------------------------
+
+    def all(self, kind: str, namespace: str = "") -> list[Body]:
+        found = self._listed.get(kind)
+        if found is None:
+            answer = self._ask("GET", _path(kind)).json()
+            named = {"apiVersion": answer["apiVersion"], "kind": kind}
+            found = self._listed[kind] = [{**named, **each} for each in answer["items"]]
+        return [each for each in found if not namespace or each["metadata"].get("namespace") == namespace]
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
+        for each in self.all(kind):
+            if (each["metadata"].get("namespace", ""), each["metadata"]["name"]) == (namespace, name):
+                return each
+        return None
+
+    def put(self, body: Body, manager: str = "hubagent") -> Body:
+        kind, metadata = body["kind"], body["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        with self.lock:
+            before = self.get(kind, name, namespace)
+            if before is not None and merged(copy.deepcopy(before), body) == before:
+                return before
+            self._listed.pop(kind, None)
+            path, query = _path(kind, namespace), {"fieldManager": manager}
+            rest = {each: value for each, value in body.items() if each != "status"}
+            if before is None:
+                after = self._written("POST", path, query, rest)
+            else:
+                after = self._written("PATCH", f"{path}/{name}", query, rest)
+            if "status" in body:
+                status = {"status": body["status"]}
+                after = self._written("PATCH", f"{path}/{name}/status", query, status)
+            return after
+
+    def remove(self, body: Body) -> None:
+        with self.lock:
+            self.hold(body)
+            path = _path_of(body)
+            if body["kind"] == "Namespace":
+                self._empty(body["metadata"]["name"])
+                names = {name: body[name] for name in ("apiVersion", "kind")}
+                named = {"metadata": {"name": body["metadata"]["name"]}, "spec": {"finalizers": []}}
+                self._ask("PUT", f"{path}/finalize", {}, {**names, **named})
+            elif body["metadata"].get("finalizers"):
+                self._ask("PATCH", path, {}, {"metadata": {"finalizers": None}}, MERGE)
+
+    def hold(self, body: Body) -> None:
+        with self.lock:
+            self._listed.pop(body["kind"], None)
+            self._ask("DELETE", _path_of(body))
+
+    def leave(self) -> None:
+        """Let it be a hub without anything, and speak to it no more."""
+        with self.lock:
+            self._listed.clear()
+            self._at_rest = None
+            for kind in (*READ, WORK):
+                for body in self.all(kind.kind):
+                    self.remove(body)
+            for namespace in self.all("Namespace"):
+                if namespace["metadata"]["name"] not in _SYSTEM:
+                    self.remove(namespace)
+            self._client.close()
+
+    def act(self) -> None:
+        """Let the controller do what is to be done, and namespaces go that are deleted."""
+        with self.lock:
+            for _ in range(6):
+                standing = self._standing()
+                if standing == self._at_rest:
+                    return
+                for namespace in self.all("Namespace"):
+                    if namespace["metadata"].get("deletionTimestamp"):
+                        self.remove(namespace)
+                self.controller(self)
+                if self._standing() == standing:
+                    self._at_rest = standing
+
+    def _standing(self) -> Any:
+        """What tells whether anything happened: the server's version, and what the controller was told."""
+        self._listed.clear()
+        answer = self._ask("GET", "/api/v1/namespaces", {"limit": "1"})
+        return answer.json()["metadata"]["resourceVersion"], repr(getattr(self.controller, "__dict__", ""))
+
+    def _empty(self, namespace: str) -> None:
+        """What a namespace controller does before a namespace goes."""
+        inside = [kind for (group, _), (kind, namespaced) in PLURALS.items() if namespaced and not group]
+        inside += [kind.kind for kind in (*READ, WORK) if kind.namespaced]
+        for kind in (*inside, "Deployment"):
+            for body in self.all(kind, namespace):
+                self.remove(body)
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def respond(
+        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
+        apply = query.pop("#type", "") == "apply"
+        content_type = (APPLY if apply else MERGE) if method == "PATCH" else "application/json"
+        self._listed.clear()
+        answer = self._ask(method, path, query, content, content_type, token)
+        told = answer.headers.get("Content-Type", "").startswith("application/json")
+        return answer.status_code, answer.json() if told else answer.text
+
+    def events(self, path: str, query: dict[str, str], token: str) -> Iterator[Body]:
+        ended = threading.Event()
+        threading.Thread(target=self._act_until, args=(ended,), daemon=True).start()
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        try:
+            with self._client.stream("GET", path, params=query, headers=headers, timeout=600) as answer:
+                for line in answer.iter_lines():
+                    if self.closed:
+                        return
+                    yield json.loads(line)
+        except HTTPError:
+            if not self.closed:
+                raise
+        finally:
+            ended.set()
+
+    def _act_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_ACTS) and not self.closed:
+            self.act()
+
+    def _written(self, method: str, path: str, query: dict[str, str], body: Body) -> Body:
+        answer = self._ask(method, path, query, body, MERGE if method == "PATCH" else "application/json")
+        assert answer.is_success, f"{method} {path}: {answer.text}"
+        written: Body = answer.json()
+        return written
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        token: str = "admin-token",
+    ) -> Response:
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        headers |= {"Content-Type": content_type} if content else {}
+        return self._client.request(method, path, params=query, content=content, headers=headers)
+
+
+def _let_bob_read(ask: Callable[..., Response]) -> None:
+    named = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "readers"}}
+    bob = {"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": "readers", "apiGroup": "rbac.authorization.k8s.io"}
+    ask("POST", f"{_RBAC}/clusterroles", {}, {**named, "kind": "ClusterRole", "rules": [_READS]})
+    binding = {**named, "kind": "ClusterRoleBinding", "subjects": [bob], "roleRef": role}
+    ask("POST", f"{_RBAC}/clusterrolebindings", {}, binding)
+
+
+def _path(kind: str, namespace: str = "") -> str:
+    group = group_of(kind)
+    plural = next(each for (of, each), (served, _) in PLURALS.items() if (of, served) == (group, kind))
+    version = "v1beta1" if group.endswith("fleet.io") else "v1"
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def _path_of(body: Body) -> str:
+    metadata = body["metadata"]
+    return f"{_path(body['kind'], metadata.get('namespace', ''))}/{metadata['name']}"

@@ -1,0 +1,262 @@
+"""What stands before every hub of the tests, be it of our own or a real API server: HTTP as a hub speaks it,
+a log of what was asked, faults that are told, and a controller that acts between requests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from nexusform.domains.hub.api.hub_kinds import READ, WORK
+from tests.crowded_server import Server
+
+Body = dict[str, Any]
+_CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
+_CORE["pods"] = ("Pod", True)
+# group and plural -> kind, and whether it stands in namespaces
+PLURALS = {
+    **{(kind.group, kind.plural): (kind.kind, kind.namespaced) for kind in (*READ, WORK)},
+    **{("", plural): said for plural, said in _CORE.items()},
+    ("apps", "deployments"): ("Deployment", True),
+}
+PATH = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
+    r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
+)
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+}
+
+
+class Refuse(Exception):
+    def __init__(self, status: int, message: str, causes: list[Body] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        details: Body = {"details": {"causes": causes}} if causes else {}
+        self.body: Any = {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+            "reason": _REASONS.get(status, ""), **details, "code": status,
+        }  # fmt: skip
+
+
+class Front:
+    """`faults` are asked before each request: what they return is answered in its place; None for nothing.
+    `carried_out` is told of each request that was carried out, before its answer is sent. `log` has every
+    request: method, path, whether dry, the status.
+    """
+
+    def __init__(self) -> None:
+        self.may_watch = True
+        self.watches: list[tuple[str, int]] = []  # path and status
+        self.closed = False
+        self.lock = threading.RLock()
+        self.log: list[tuple[str, str, bool, int]] = []
+        self.faults: Callable[[str, str], int | None] = lambda _method, _path: None
+        self.carried_out: Callable[[str, str], None] = lambda _method, _target: None
+        self.tokens = {"admin-token", "bob-token"}
+        self.controller: Callable[[Front], None] = lambda _hub: None
+        self._http = Server(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self.closed = True
+        self._http.shutdown()
+        self._http.server_close()
+
+    def kubeconfig(self, directory: Path, user: str = "admin") -> Path:
+        path = directory / f"kubeconfig.{user}"
+        document = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "hub",
+            "clusters": [{"name": "hub", "cluster": {"server": self.url}}],
+            "users": [{"name": user, "user": {"token": f"{user}-token"}}],
+            "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": user}}],
+        }  # fmt: skip
+        path.write_text(json.dumps(document))
+        return path
+
+    # --- what each hub does in its own way -------------------------------------------------------
+
+    def all(self, kind: str, namespace: str = "") -> list[Body]:
+        """All objects of a kind."""
+        raise NotImplementedError
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
+        """One of them."""
+        raise NotImplementedError
+
+    def put(self, body: Body, manager: str = "hubagent") -> Body:
+        """Write an object as some manager does that is no apply: the fields become its own."""
+        raise NotImplementedError
+
+    def remove(self, body: Body) -> None:
+        """Let it be gone, whatever holds it."""
+        raise NotImplementedError
+
+    def hold(self, body: Body) -> None:
+        """Let it be deleted as far as its finalizers allow."""
+        raise NotImplementedError
+
+    def act(self) -> None:
+        """Let the controller do what is to be done."""
+        raise NotImplementedError
+
+    def respond(
+        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
+        """The answer to a request. Raises Refuse."""
+        raise NotImplementedError
+
+    def events(self, path: str, query: dict[str, str], token: str) -> Iterable[Body]:
+        """The events of a watch. Raises Refuse."""
+        raise NotImplementedError
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
+        parts = urlsplit(target)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        with self.lock:
+            try:
+                self._fail_as_told(method, parts.path, token)
+                self.act()
+                status, body = self.respond(method, parts.path, query, token, content)
+                if method != "GET" and "dryRun" not in query and status < 400:
+                    self.act()
+            except Refuse as refused:
+                status, body = refused.status, refused.body
+            self.log.append((method, parts.path, "dryRun" in query, status))
+        self.carried_out(method, target)
+        return status, body
+
+    def watch(self, target: str, token: str) -> tuple[int, Any]:
+        """The status of a watch, and its events or why there are none."""
+        parts = urlsplit(target)
+        match = PATH.fullmatch(parts.path)
+        assert match is not None
+        status, answer = 200, {}
+        try:
+            self._fail_as_told("GET", parts.path, token)
+            if not self.may_watch:
+                raise forbidden("WATCH", match["group"] or "", match["plural"], match["namespace"] or "", "")
+            answer = self.events(parts.path, dict(parse_qsl(parts.query)), token)
+        except Refuse as refused:
+            status, answer = refused.status, refused.body
+        self.watches.append((parts.path, status))
+        return status, answer
+
+    def _fail_as_told(self, method: str, path: str, token: str) -> None:
+        if token not in self.tokens:
+            raise Refuse(401, "Unauthorized")
+        fault = self.faults(method, path)
+        if fault:
+            raise Refuse(fault, "told to fail")
+
+
+def _handler(server: Front) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            if "watch=1" in self.path:
+                return self._stream(*server.watch(self.path, token))
+            kind = "apply" if "apply-patch" in self.headers.get("Content-Type", "") else "merge"
+            joint = "&" if "?" in self.path else "?"
+            return self._send(
+                *server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content)
+            )
+
+        def _stream(self, status: int, events: Any) -> None:
+            if status != 200:
+                return self._send(status, events)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.close_connection = True
+            for event in events:
+                self.wfile.write(json.dumps(shown(event)).encode() + b"\n")
+                self.wfile.flush()
+            return None
+
+        def _send(self, status: int, body: Any) -> None:
+            text = body if isinstance(body, str) else json.dumps(shown(body))
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
+            data = text.encode()
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_PATCH = do_DELETE = do_POST = do_PUT = _serve  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    return Handler
+
+
+def forbidden(method: str, group: str, plural: str, namespace: str, name: str) -> Refuse:
+    verb = {"PATCH": "patch", "DELETE": "delete", "POST": "create", "PUT": "update", "WATCH": "watch"}[method]
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    resource = f"{plural}.{group}" if group else plural
+    words = f'User "bob" cannot {verb} resource "{plural}" in API group "{group}" {where}'
+    return Refuse(403, f'{resource} "{name}" is forbidden: {words}')
+
+
+def group_of(kind: str) -> str:
+    return next(group for (group, _), (served, _) in PLURALS.items() if served == kind)
+
+
+def merged(before: Any, sent: Any) -> Any:
+    """What a merge patch makes of a value, which it changes."""
+    if isinstance(before, dict) and isinstance(sent, dict):
+        for name, value in sent.items():
+            if value is None:
+                before.pop(name, None)
+            else:
+                before[name] = merged(before.get(name), value)
+        return before
+    return json.loads(json.dumps(sent))
+
+
+def shown(value: Any) -> Any:
+    """An object with its owners as an API server writes them."""
+    if isinstance(value, dict):
+        if "#paths" in value:
+            fields: Body = {}
+            for path in value["#paths"]:
+                here = fields
+                for step in path:
+                    here = here.setdefault(f"f:{step}", {})
+            rest = {name: each for name, each in value.items() if name != "#paths"}
+            return {**rest, "fieldsType": "FieldsV1", "fieldsV1": fields}
+        return {name: shown(each) for name, each in value.items()}
+    return [shown(each) for each in value] if isinstance(value, list) else value
+
+
+def fields_of(body: Body, manager: str) -> set[str]:
+    """The paths of the fields that a manager owns, with dots."""
+    entries = shown(body["metadata"].get("managedFields") or [])
+    owned = [each["fieldsV1"] for each in entries if each["manager"] == manager]
+    return {path for fields in owned for path in _paths(fields, "")}
+
+
+def _paths(fields: Body, above: str) -> Iterable[str]:
+    for name, below in fields.items():
+        if name != ".":
+            path = f"{above}.{name.removeprefix('f:')}"
+            yield path
+            yield from _paths(below, path)
