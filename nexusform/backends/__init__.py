@@ -4,7 +4,6 @@
 DOOR = {
     "backend_kind": "BackendKind Directories needed setting",
     "deadlines": "Deadline deadline_seconds GivenUp not_counted silence_seconds still_wanted",
-    "http_client": "ask SCHEMES WebAnswer WebProblem WebRequest",
     "journal_lines": "check_records compaction_mark Gathering KeepsLines lines_of seal",
     "locks": "describe from_json Lease lease_seconds LeaseLost member not_broken not_released now to_json",
     "memory": "MemoryBackend",

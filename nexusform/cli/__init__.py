@@ -2,17 +2,16 @@
 
 # What other rooms may use of this one.
 DOOR = {
-    "answers": "Answer AnswerFlags AnswerFormFlags is_document tell",
+    "answers": "Answer AnswerFlags AnswerFormFlags tell",
     "apply": "verification_of",
     "arguments": "choice group number optional optional_choice positional positionals switch text texts",
     "commands": "command Entry LazyGroup trust_flags",
     "flags": "duration LockFlags place_of state_flag variable_flags ViewFlags",
     "interrupts": "graceful_interrupts",
     "main": "main",
-    "plan": "CHANGES limits_in notices_of Showing voice_of",
+    "plan": "exit_code limits_in Showing showing_of",
     "planning_flags": "PlacementFlags",
     "reconciling": "Comparison SOURCES",
-    "report_flag": "parse_reports plan_reports to_stdout write_report write_to_stdout",
+    "report_flag": "parse_reports to_stdout write_report write_to_stdout",
     "screen": "input_allowed Screen",
-    "voice": "Voice",
 }

@@ -53,10 +53,10 @@ class AnswerFlags(Struct, frozen=True, kw_only=True):
     format: str = choice("How to say it", ("text", "markdown", "json"))
     report: tuple[str, ...] = texts("Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH")
 
-
-def is_document(flags: AnswerFlags) -> bool:
-    """Whether stdout is for a document alone."""
-    return flags.format != "text" or to_stdout(parse_reports(flags.report, FORMATS.keys()))
+    @property
+    def is_document(self) -> bool:
+        """Whether stdout is for a document alone."""
+        return self.format != "text" or to_stdout(parse_reports(self.report, FORMATS.keys()))
 
 
 def tell(answer: Answer, flags: AnswerFlags | AnswerFormFlags, screen: Screen) -> int:

@@ -13,9 +13,8 @@ from nexusform.cli.arguments import group, number, optional, switch, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
 from nexusform.cli.interrupts import Interrupts, graceful_interrupts
-from nexusform.cli.plan import Showing, notices_of, voice_of
+from nexusform.cli.plan import Showing, showing_of
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
-from nexusform.cli.report_flag import plan_reports
 from nexusform.cli.screen import input_allowed
 from nexusform.cli.voice import TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
@@ -56,8 +55,13 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
 
     def showing(self) -> Showing:
         """How the run tells its plan. Raises a usage error for reports that cannot be written."""
-        voice = voice_of(self.view, as_json=self.as_json, concise=self.concise)
-        return Showing(voice, self.shown, plan_reports(self.shown), self.show_sensitive)
+        return showing_of(
+            self.shown,
+            self.view,
+            as_json=self.as_json,
+            show_sensitive=self.show_sensitive,
+            concise=self.concise,
+        )
 
 
 class ApplyArguments(Struct, frozen=True, kw_only=True):
@@ -285,7 +289,7 @@ def _judge_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
 
 def _run(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
     """Do the work while the lock is held; the exit code."""
-    with begin(project, "OperationTypeApply", job.locking, notices=notices_of(job.voice)) as run:
+    with begin(project, "OperationTypeApply", job.locking, notices=job.showing.notices) as run:
         already_told = len(run.diagnostics)
         job.voice.diagnostics(run.diagnostics, project.sources)
         code = work(run) if run.ready else 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # most plans are not saved, and have no reports
     from nexusform.cli.report_flag import ReportFlag
     from nexusform.workflow.plan_files.saved_plans import Signer
 
-CHANGES: Final = 2  # exit code of -detailed-exitcode
+_CHANGES: Final = 2  # exit code of -detailed-exitcode
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
@@ -60,15 +60,28 @@ class Showing(Struct, frozen=True):
     reports: tuple[ReportFlag, ...]
     show_sensitive: bool = False
 
+    @property
+    def notices(self) -> Notices:
+        """What a run tells in passing, told by the voice."""
+        voice = self.voice
+        return Notices(
+            waiting=voice.notice, reading=voice.reading, locking=voice.locked, progress=voice.planned
+        )
+
     def tell(self, plan: Plan, run: Run, *, saved_to: str = "", next_step: bool = True) -> None:
         """Tell the plan, unless a report takes the place of the text on stdout; write the reports."""
         project = run.project
-        if not any(report.path == "-" for report in self.reports):
+        if not self.is_replaced:
             view = PlanView(project.registries, self.shown, saved_to, next_step)
             self.voice.plan(plan, project.sources, view)
         elif plan.denied:
             self.voice.diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a report takes the place of the text on stdout."""
+        return any(report.path == "-" for report in self.reports)
 
     def write_reports(self, plan: Plan, run: Run) -> None:
         """Write the reports alone."""
@@ -114,9 +127,13 @@ def plan(arguments: PlanArguments) -> int:
         want_rejected=arguments.shown.placements == "all",
     )
     locking = arguments.lock.locking()
-    reports = _reports(arguments.shown)
-    voice = voice_of(arguments.view, as_json=arguments.as_json)
-    showing = Showing(voice, arguments.shown, reports, arguments.show_sensitive)
+    showing = showing_of(
+        arguments.shown,
+        arguments.view,
+        as_json=arguments.as_json,
+        show_sensitive=arguments.show_sensitive,
+    )
+    voice = showing.voice
     if arguments.out and (reason := unwritable(arguments.out)):
         voice.diagnostics([error("the-plan-cannot-be-saved", reason)], {})
         return 1
@@ -128,14 +145,19 @@ def plan(arguments: PlanArguments) -> int:
     voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    with begin(opened.project, "OperationTypePlan", locking, notices=notices_of(voice), settles=False) as run:
+    with begin(opened.project, "OperationTypePlan", locking, notices=showing.notices, settles=False) as run:
         already_told = len(run.diagnostics)
         voice.diagnostics([*run.diagnostics, *_remarks_on_rest(run)], opened.sources)
         made = _plan_and_tell(run, options, limits, showing, arguments, signer) if run.ready else None
     voice.diagnostics(run.diagnostics[already_told:], opened.sources)
-    if made is None or made.denied or has_errors(run.diagnostics):
+    return exit_code(made, run.diagnostics, detailed=arguments.detailed_exitcode)
+
+
+def exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, detailed: bool) -> int:
+    """What a command that plans ends with; `detailed` is -detailed-exitcode. None: there is no plan."""
+    if plan is None or plan.denied or has_errors(diagnostics):
         return 1
-    return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
+    return _CHANGES if detailed and plan.has_changes else 0
 
 
 def _signer_of(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
@@ -176,18 +198,19 @@ def _plan_and_tell(
     return made
 
 
-def voice_of(view: ViewFlags, *, as_json: bool, concise: bool = False) -> Voice:
-    """The voice that the flags ask for."""
+def showing_of(
+    shown: PlacementFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
+) -> Showing:
+    """How a plan is told as the flags ask for it. Raises usage errors."""
+    return Showing(_voice(view, as_json=as_json, concise=concise), shown, _reports(shown), show_sensitive)
+
+
+def _voice(view: ViewFlags, *, as_json: bool, concise: bool) -> Voice:
     if as_json:
         from nexusform.cli.json_voice import JsonVoice
 
         return JsonVoice()
     return TextVoice(view.screen(), concise=concise)
-
-
-def notices_of(voice: Voice) -> Notices:
-    """What the run tells in passing, told by the voice."""
-    return Notices(waiting=voice.notice, reading=voice.reading, locking=voice.locked, progress=voice.planned)
 
 
 def _remarks_on_rest(run: Run) -> list[Diagnostic]:

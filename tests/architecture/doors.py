@@ -28,20 +28,13 @@ Doors: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 
 
 class DoorsContract(Contract):
-    """`most` is how many names a door has at most; `larger` names folders whose doors are larger still, as
-    `nexusform.workflow 123`: a number there only ever falls.
-    """
+    """`most` is how many names a door has at most."""
 
     most = fields.IntegerField()
-    larger = fields.SetField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002 - what is called
         """Reads the files themselves: a graph of imports knows modules, and doors are made of names."""
-        limits = {}
-        for line in self.larger or ():  # type: ignore[attr-defined]
-            folder, number = str(line).split()
-            limits[folder] = int(number)
-        problems = door_problems(Path.cwd(), int(self.most), limits)  # type: ignore[call-overload]
+        problems = door_problems(Path.cwd(), int(self.most))  # type: ignore[call-overload]
         return ContractCheck(kept=not problems, metadata={"problems": problems})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
@@ -50,7 +43,7 @@ class DoorsContract(Contract):
             output.print_error(problem, bold=False)
 
 
-def door_problems(root: Path, most: int, larger: Mapping[str, int]) -> list[str]:
+def door_problems(root: Path, most: int) -> list[str]:
     """What is used and not listed, listed and not used, and the doors that are too large."""
     files = _modules(root)
     folders = {name for name, path in files.items() if path.name == "__init__.py"}
@@ -60,9 +53,9 @@ def door_problems(root: Path, most: int, larger: Mapping[str, int]) -> list[str]
     problems = list(_unlisted(uses, doors))
     problems += _unused(uses, doors)
     for folder, door in doors.items():
-        count, limit = sum(map(len, door.values())), larger.get(folder, most)
-        if count > limit:
-            problems.append(f"The door of {folder} has {count} names, and may have {limit}.")
+        count = sum(map(len, door.values()))
+        if count > most:
+            problems.append(f"The door of {folder} has {count} names, and may have {most}.")
     return problems
 
 

@@ -11,11 +11,8 @@ from msgspec import Struct
 from nexusform.cli.arguments import choice, group, number, switch, text, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
-from nexusform.cli.plan import CHANGES, Showing, limits_in, notices_of, voice_of
+from nexusform.cli.plan import Showing, exit_code, limits_in, showing_of
 from nexusform.cli.planning_flags import PlacementFlags
-from nexusform.cli.report_flag import plan_reports, to_stdout
-from nexusform.cli.voice import Voice
-from nexusform.diagnostics import has_errors
 from nexusform.domains.azure.workflow.predicting import (
     Prediction,
     Read,
@@ -68,15 +65,19 @@ def predict(arguments: PredictArguments) -> int:
     """
     path, read = _source(arguments)
     limits = limits_in(arguments.fail_on)
-    reports = plan_reports(arguments.shown)
-    voice = voice_of(arguments.view, as_json=arguments.as_json)
-    showing = Showing(voice, arguments.shown, reports, arguments.show_sensitive)
+    showing = showing_of(
+        arguments.shown,
+        arguments.view,
+        as_json=arguments.as_json,
+        show_sensitive=arguments.show_sensitive,
+    )
+    voice = showing.voice
     scheduler = Scheduler(arguments.seed, arguments.rack_spread)
     with predicted(place_of(), arguments.inventory, path, read, scheduler) as prediction:
         if prediction.project is None:
             voice.diagnostics(prediction.diagnostics, {})
             return 1
-        if not prediction.changes and not to_stdout(reports):
+        if not prediction.changes and not showing.is_replaced:
             voice.notice(_NOTHING.format(path=path))
         return _foretell(prediction, arguments, showing, limits)
 
@@ -122,17 +123,15 @@ def _foretell(
     prediction: Prediction, arguments: PredictArguments, showing: Showing, limits: Sequence[Limit]
 ) -> int:
     """Foretell where VMs land, and judge it by the limits; the exit code."""
-    voice: Voice = showing.voice
+    voice = showing.voice
     assert prediction.project is not None, "checked by the caller"
     sources = prediction.project.sources
     options = PlanOptions(tie_breaks=arguments.tie_breaks, want_rejected=arguments.shown.placements == "all")
-    with prediction_run(prediction.project, notices_of(voice)) as run:
+    with prediction_run(prediction.project, showing.notices) as run:
         voice.diagnostics(run.diagnostics, sources)
         if not run.ready:
             return 1
         with voice.planning():
             made = guarded(foretell(run, options, prediction), limits)
         showing.tell(made, run, next_step=False)
-    if made.denied or has_errors(run.diagnostics):
-        return 1
-    return CHANGES if arguments.detailed_exitcode and made.has_changes else 0
+    return exit_code(made, run.diagnostics, detailed=arguments.detailed_exitcode)

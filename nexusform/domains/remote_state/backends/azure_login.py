@@ -12,8 +12,8 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.http_client import WebProblem, WebRequest, ask
 from nexusform.backends.refusals import needing
+from nexusform.domains.remote_state.backends.http_client import WebProblem, WebRequest, ask
 from nexusform.regular_files import TooLarge, read_regular
 from nexusform.state_ports import BackendProblem
 

@@ -25,9 +25,15 @@ from msgspec.structs import replace
 
 from nexusform.backends import locks, refusals
 from nexusform.backends.deadlines import still_wanted
-from nexusform.backends.http_client import SCHEMES, WebAnswer, WebProblem, WebRequest, ask
 from nexusform.backends.refusals import DEFAULT, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
+from nexusform.domains.remote_state.backends.http_client import (
+    SCHEMES,
+    WebAnswer,
+    WebProblem,
+    WebRequest,
+    ask,
+)
 from nexusform.regular_files import TooLarge
 from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import click
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFlags, is_document, tell
+from nexusform.cli.answers import Answer, AnswerFlags, tell
 from nexusform.cli.arguments import group, number, optional_choice, positionals, switch, text, texts
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
@@ -67,7 +67,7 @@ def ask(
     """Open the world, ask, and tell; problems are told instead. Without `pods`: about machines alone."""
     screen = view.screen()
     world = open_world(place, flags.plan, pods=pods)
-    screen.diagnostics(world.diagnostics, world.sources, aside=is_document(flags))
+    screen.diagnostics(world.diagnostics, world.sources, aside=flags.is_document)
     if world.view is None:
         return 1
     try:
@@ -360,7 +360,7 @@ def fleet(arguments: FleetArguments) -> int:
         raise click.UsageError(f"Say what happens to a member, by one or more of {ways}.")
     screen = arguments.view.screen()
     world, origin = open_fleet(place_of(arguments.state, arguments.variables), arguments.answer.plan)
-    screen.diagnostics(origin.diagnostics, origin.sources, aside=is_document(arguments.answer))
+    screen.diagnostics(origin.diagnostics, origin.sources, aside=arguments.answer.is_document)
     if world is None:
         return 1
     edits, problems = read_edits(flags)

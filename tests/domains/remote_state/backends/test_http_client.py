@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from nexusform.backends.backend_kind import Directories
-from nexusform.backends.http_client import WebProblem, WebRequest, ask
 from nexusform.backends.registry import BACKENDS
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService
+from nexusform.domains.remote_state.backends.http_client import WebProblem, WebRequest, ask
 from nexusform.state_ports import BackendProblem
 from tests.contracts.bad_answers import CUT, GARBAGE, STATE, bad_server, dripping, raw, redirect, silent
 
