@@ -310,12 +310,17 @@ def _scores(prior: Prior) -> Iterator[PredictionScore]:
             continue
         scheduler = current.attributes.get("scheduler") or {}
         noted = scores.get(scheduler.get("rack_spread") or RackSpread.POOL.value)
-        name = str(current.attributes.get("name"))
+        name = _full_name(current.attributes)
         if noted:
             figures = (noted["hits"], noted["judged"], noted["not_judged"], noted.get("sure"))
             yield PredictionScore(name, *figures, chance=noted.get("chance"), claims=claims)
         elif claims:
             yield PredictionScore(name, 0, 0, 0, claims=claims)
+
+
+def _full_name(attributes: Mapping[str, Any]) -> str:
+    """The name of an object, behind its namespace where it stands in one."""
+    return "/".join(str(attributes[each]) for each in ("namespace", "name") if attributes.get(each))
 
 
 def _judged(

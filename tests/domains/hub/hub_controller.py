@@ -38,7 +38,8 @@ def member(name: str, **labels: str) -> Body:
 class Controller:
     """`picks`: placement to clusters (default: the last members by name). `stuck`: clusters that apply
     nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back. `overrides_wait`:
-    it looks at no override. `late`: at so many more requests it still picks as before.
+    it looks at no override. `late`: at so many more requests it still picks as before. `holds_back`: the
+    rollouts bring no override to bindings that stand.
     """
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class Controller:
         self.asleep = False
         self.overrides_wait = False
         self.late = 0
+        self.holds_back = False
 
     def __call__(self, server: Front) -> None:
         if self.asleep:
@@ -221,6 +223,10 @@ class Controller:
     def _bind(self, server: Front, name: str, cluster: str, index: int | None) -> None:
         state = "Scheduled" if index is None else "Bound"
         snapshot = "" if index is None else f"{name}-{index}-snapshot"
+        overrides = self._overrides_of(server, name)
+        before = server.get("ClusterResourceBinding", f"{name}-{cluster}-0")
+        if self.holds_back and before is not None:
+            overrides = {each: before["spec"].get(each) for each in overrides}
         body: Body = {
             "apiVersion": _API,
             "kind": "ClusterResourceBinding",
@@ -234,7 +240,7 @@ class Controller:
                 "targetCluster": cluster,
                 "resourceSnapshotName": snapshot,
                 "schedulingPolicySnapshotName": f"{name}-0",
-                **self._overrides_of(server, name),
+                **overrides,
                 "clusterDecision": {
                     "clusterName": cluster,
                     "selected": True,

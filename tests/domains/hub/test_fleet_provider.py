@@ -326,6 +326,7 @@ def test_an_apply_that_reaches_its_timeout_waits_and_is_resumed(
     hub.log.clear()
     code, said = told("apply", "-resume")
     assert code == 0, said
+    assert written(hub) == []  # it stands as it was sent
     assert "No changes." in told("plan")[1]
 
 

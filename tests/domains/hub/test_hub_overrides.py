@@ -40,8 +40,8 @@ resource "fleet_resource_override" "color" {{
 NAMES = 'placement {\n    name = "web"\n  }'
 
 
-def write_with(color: str, names: str = NAMES) -> None:
-    write(timeout="1s")
+def write_with(color: str, names: str = NAMES, more: str = "") -> None:
+    write(timeout="1s", more=more)
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(OVERRIDE.format(color=color, names=names))
 
@@ -117,6 +117,36 @@ def test_a_cluster_that_fails_under_an_override_ends_the_wait(
     said = told("apply", "-auto-approve")[1]
     assert "fleet_resource_override.color: Creation complete" in said
     assert brought(hub) == {"color-0"}
+
+
+STRICT = "strategy {\n    rolling_update {\n      max_unavailable = 0\n    }\n  }"
+
+
+def test_a_rollout_that_may_take_nothing_down_is_not_waited_for(
+    hub: HubServer, controller: Controller, told: Told
+) -> None:
+    begin(told)
+    controller.holds_back = True
+    write_with("red", more=STRICT)  # it may miss no cluster
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert (
+        "color: the rollout of web stops before lon1, par1: nothing more may be taken down or added" in said
+    )
+    assert brought(hub) == set()
+    code, said = told("plan", "-detailed-exitcode")
+    assert code == 0, said
+    assert "rollout-does-not-complete web: the rollout stops before lon1, par1" in said
+
+
+def test_a_rollout_with_room_is_waited_for(hub: HubServer, controller: Controller, told: Told) -> None:
+    begin(told)
+    controller.holds_back = True
+    write_with("red")
+    code, said = told("apply", "-auto-approve")
+    assert (code, "The apply waits" in said) == (1, True), said
+    assert "lon1 does not have it yet, par1 does not have it yet" in said
+    assert brought(hub) == set()
 
 
 def test_an_override_that_names_no_placement_is_there_once_the_hub_has_noted_it(

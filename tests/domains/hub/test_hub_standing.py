@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nexusform.domains.hub.providers.hub_standing import (
     Shown,
     failures_foretold,
+    held_up,
     placement_standing,
 )
 
@@ -78,3 +81,45 @@ def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
     assert (waiting.done, waiting.words) == (False, "a is still told to apply as before")
     told["type"] = "ServerSideApply"
     assert placement_standing(shown, planned, external=False).done
+
+
+READY = {"RolloutStarted": "False", "Applied": "True", "Available": "True"}
+STOPS = "the rollout of web stops before a: nothing more may be taken down or added"
+
+
+def _strictly(shown: Shown, *, number: int = 1, max_unavailable: int = 0) -> Shown:
+    """It picks so many, and may miss so many of them."""
+    spec = shown.placement["spec"]
+    spec["policy"] = {"placementType": "PickN", "numberOfClusters": number}
+    spec["strategy"]["rollingUpdate"] = {"maxUnavailable": max_unavailable}
+    return shown
+
+
+def test_a_rollout_without_room_is_held_up() -> None:
+    assert held_up(_strictly(_shown("web-0-snapshot", **READY))) == STOPS
+    fewer_than_asked_for = _strictly(_shown("web-0-snapshot", **READY), number=3, max_unavailable=2)
+    assert held_up(fewer_than_asked_for) == STOPS
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        _strictly(_shown("web-0-snapshot", **READY), max_unavailable=1),  # it has room
+        _strictly(_shown("web-1-snapshot", **READY)),  # it is through
+        _strictly(_shown("web-0-snapshot", **{**READY, "Available": "Unknown"})),  # it is under way
+        _strictly(_shown("web-0-snapshot", **{**READY, "Applied": "False", "Available": "False"})),
+    ],
+)
+def test_a_rollout_that_goes_on_or_fails_is_not_held_up(shown: Shown) -> None:
+    assert held_up(shown) == ""
+
+
+def test_a_cluster_that_is_to_get_another_override_counts_as_outdated() -> None:
+    shown = _strictly(_shown("web-1-snapshot", **READY))
+    assert held_up(shown, {"a"}) == STOPS
+
+
+def test_what_a_member_still_gives_back_is_under_way() -> None:
+    shown = _strictly(_shown("web-0-snapshot", **READY))
+    shown.bindings[0]["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
+    assert held_up(shown) == ""

@@ -2,7 +2,8 @@
 
 A hub makes a snapshot of an override, and a rollout brings that to the clusters one by one. Until then the
 placement is as available as it was before, so its own conditions tell nothing: each binding has to name the
-snapshot, or none of an override that is gone. An override that names no placement reaches nobody by itself.
+snapshot, or none of an override that is gone. An override that names no placement reaches nobody by itself,
+and where a rollout may take nothing down, nobody gets it until somebody makes room.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from nexusform.domains.hub.providers.hub_bodies import KIND_OF
 from nexusform.domains.hub.providers.hub_standing import (
     LATEST,
     Shown,
+    held_up,
     manifests_of,
     name_of,
     why_not_ready,
@@ -50,6 +52,7 @@ class OverrideLook:
         self._override = override
         self._snapshot = ""  # the latest, as bindings name it
         self._labels: Mapping[str, Mapping[str, str]] | None = None  # of members
+        self.stops = ""  # that a rollout brings it no further, "" where it goes on
 
     def look(self, _elapsed: float = 0.0) -> tuple[bool, str]:
         """Whether it is done, and what is still to come. Raises Refused and HubProblem."""
@@ -68,8 +71,11 @@ class OverrideLook:
             return False, f"the hub has not picked clusters of {name} yet"
         if any(why_not_ready(each)[0] for each in shown.bindings if _is_bound(each)):
             return True, ""  # a rollout stops there: who looks at the placement is told
-        left = list(self._left(shown))
-        return not left, first_of(left, _MOST_NAMED)
+        left = dict(self._left(shown))
+        self.stops = held_up(shown, left.keys()) if left else ""
+        if self.stops:
+            return True, ""
+        return not left, first_of([f"{cluster}{words}" for cluster, words in left.items()], _MOST_NAMED)
 
     def _latest_snapshot(self) -> str:
         """The name of the snapshot that the hub made of the override as it stands now, "" before."""
@@ -85,8 +91,8 @@ class OverrideLook:
                 return f"{namespace}/{name_of(each)}" if namespace else name_of(each)
         return ""
 
-    def _left(self, shown: Shown) -> Iterator[str]:
-        """The clusters that have yet to get it, or to lose it."""
+    def _left(self, shown: Shown) -> Iterator[tuple[str, str]]:
+        """The clusters that have yet to get it, or to lose it, each with words."""
         placement = next(iter(read_placements(manifests_of(shown)).values()), None)
         if placement is None:
             return
@@ -100,9 +106,9 @@ class OverrideLook:
             named = {each for each in override_names(body.get("spec") or {}) if own.fullmatch(each)}
             wanted = {self._snapshot} if self._is_for(cluster, objects[index]) else set()
             if named != wanted:
-                yield f"{cluster} {'does not have it yet' if wanted else 'still has it'}"
+                yield cluster, f" {'does not have it yet' if wanted else 'still has it'}"
             elif reason := why_not_ready(body)[1]:
-                yield f"{cluster}: {reason}"
+                yield cluster, f": {reason}"
 
     def _is_for(self, cluster: str, objects: Sequence[Manifest]) -> bool:
         if self._gone:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nexusform.plain_data import Path, part_at
 
 Body = Mapping[str, Any]
+_IDENTITY: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")})
 
 
 def left_to_others(sent: Body, shown: Body | None, ignored: Sequence[Path], manager: str) -> dict[str, Any]:
@@ -21,6 +22,53 @@ def left_to_others(sent: Body, shown: Body | None, ignored: Sequence[Path], mana
         if part_at(body, path) is not None and _has_other_owner(shown or {}, path, manager):
             _take_out(body, path)
     return body
+
+
+def is_as_applied(sent: Body, shown: Body, manager: str) -> bool:
+    """Whether an object shows what is sent, and a manager owns that and nothing else of it, so that applying
+    it once more would change nothing. Where owners are told by the keys of a list this is not looked into.
+    """
+    owned = _owned(shown, manager)
+    if owned is None or not owned:
+        return False
+    if any(part_at(sent, path) != part_at(shown, path) for path in owned):
+        return False
+    return all(any(path[:end] in owned for end in range(1, len(path) + 1)) for path in _said(sent))
+
+
+def _owned(shown: Body, manager: str) -> set[Path] | None:
+    """What a manager applied of an object; None where the elements of a list have owners of their own."""
+    owned: set[Path] = set()
+    for entry in (shown.get("metadata") or {}).get("managedFields") or ():
+        if entry.get("manager") == manager and entry.get("operation") == "Apply":
+            paths = list(_leaves(entry.get("fieldsV1") or {}))
+            if None in paths:
+                return None
+            owned.update(path for path in paths if path is not None)
+    return owned
+
+
+def _leaves(fields: Body, above: tuple[str, ...] = ()) -> Iterator[Path | None]:
+    """The paths of fields that have owners of their own; None for an element of a list."""
+    inner = {name: each for name, each in fields.items() if name != "."}
+    if above and not inner:
+        yield above
+    for name, each in inner.items():
+        if not name.startswith("f:"):
+            yield None
+        else:
+            yield from _leaves(each or {}, (*above, name[2:]))
+
+
+def _said(sent: Any, above: tuple[str, ...] = ()) -> Iterator[Path]:
+    """The paths of what a body says, beside which object it is."""
+    if isinstance(sent, Mapping) and (sent or not above):
+        for name, each in sent.items():
+            path = (*above, str(name))
+            if path not in _IDENTITY:
+                yield from _said(each, path)
+    else:
+        yield above
 
 
 def _has_other_owner(shown: Body, path: tuple[str, ...], manager: str) -> bool:

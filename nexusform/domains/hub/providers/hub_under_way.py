@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nexusform.domains.hub.providers.hub_bodies import EVICTION, PLACEMENTS, RUNS
-from nexusform.domains.hub.providers.hub_standing import Shown, placement_standing, run_standing
+from nexusform.domains.hub.providers.hub_standing import Shown, held_up, placement_standing, run_standing
 from nexusform.domains.hub.providers.hub_watch import eviction_end, is_external
 from nexusform.ports import UNFINISHED, ReadRequest
 
@@ -19,7 +19,8 @@ def not_done(type_name: str, body: Values, placement: Shown | None) -> str:
     """
     if type_name in PLACEMENTS and placement is not None:
         standing = placement_standing(placement, {}, external=is_external(placement.placement))
-        return "" if standing.done else standing.words
+        ends = standing.done or (standing.decided and held_up(placement))
+        return "" if ends else standing.words
     if type_name in RUNS:
         run = run_standing(body, ())
         return "" if run.ended else run.words

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
@@ -20,6 +21,7 @@ from nexusform.domains.hub.providers.hub_standing import (
     Standing,
     failures_foretold,
     generation_of,
+    held_up,
     index_told,
     is_as_foretold,
     name_of,
@@ -118,6 +120,8 @@ class Watch(Struct, frozen=True):
             shown = shown or _glance(self.hub, placement, planned)
             external = is_external(placement)
             last = placement_standing(shown, planned, external=external, failing=failing)
+            if last.decided and not last.done and (stops := held_up(shown)):
+                last = replace(last, done=True, words=stops)
             decided = decided if decided.decided else last
             behind = last.done and snapshots_behind(planned, last.latest) and not external
             if behind and elapsed < _QUIET:
@@ -130,6 +134,8 @@ class Watch(Struct, frozen=True):
             return self.mirrors.changes(path) if behind_since is None else None
 
         self.until(look, f"{kind} {name}", changes)
+        if last.words:
+            self.step.tell(StepNews(words=last.words))
         return decided, last
 
     def _followed(self, placement: Values, planned: Values) -> Shown | None:
@@ -245,7 +251,8 @@ class Watch(Struct, frozen=True):
             standing = placement_standing(shown, {}, external=is_external(shown.placement))
             picked = len(standing.bindings) >= before or elapsed > _PICKS_AGAIN
             words = standing.words or "the hub has not picked a cluster in its place yet"
-            return standing.done and picked, f"{name}: {words}"
+            ends = standing.done or (standing.decided and bool(held_up(shown)))
+            return ends and picked, f"{name}: {words}"
 
         self.until(look, f"{kind} {name}")
 

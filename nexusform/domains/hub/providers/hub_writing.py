@@ -36,7 +36,7 @@ from nexusform.domains.hub.providers.hub_objects import (
     uid_of,
 )
 from nexusform.domains.hub.providers.hub_overrides import OVERRIDES, OverrideLook
-from nexusform.domains.hub.providers.hub_owners import left_to_others
+from nexusform.domains.hub.providers.hub_owners import is_as_applied, left_to_others
 from nexusform.domains.hub.providers.hub_refusals import (
     no_member,
     refusal_words,
@@ -205,10 +205,12 @@ class Writing(Struct, frozen=True):
             words = f"{each.title} is left to staged runs"
             self.request.tell(StepNews(operation="external", words=words))
             self.hub.merge(path, EXTERNAL, manager)
+        sent = left_to_others(each.body, body, self.request.ignored, manager)
+        if self.request.begun is not None and body is not None and is_as_applied(sent, body, manager):
+            return dict(body)  # an earlier run sent it
         self.request.tell(StepNews(operation=f"apply {each.title}"))
         try:
             force = body is not None and self.terms.take_ownership
-            sent = left_to_others(each.body, body, self.request.ignored, manager)
             return self.hub.apply(path, sent, manager, force=force)
         except Refused as refused:
             raise ProviderProblem(refusal_words(refused, each)) from None
@@ -259,7 +261,7 @@ class Writing(Struct, frozen=True):
         prior = (self.request.prior or {}).get("bindings") or {}
         if self.request.prior is not None and not is_decided_anew(prior, planned):
             return Settled()
-        name = str(self._planned.get("name"))
+        name = "/".join(filter(None, named(self._kind, self._planned)[1:]))
         evictions = [(values or {}).get("evictions") or () for values in (self.request.prior, self._planned)]
         settling = Settling(
             self.at_planning,
@@ -282,6 +284,8 @@ class Writing(Struct, frozen=True):
             looking = OverrideLook(self.hub, self._kind, attributes, gone=gone)
             what = f"The rollout of {attributes.get('name')}"
             self._watch.until(looking.look, what)
+            if looking.stops:
+                self.request.tell(StepNews(words=looking.stops))
         except Refused as refused:
             if refused.kind is not Refusal.RIGHTS:
                 raise
