@@ -4,7 +4,7 @@
 DOOR = {
     "asked": "asked_of",
     "brought": "prepare_resources",
-    "contents": "fingerprint objects_on_clusters read_placement",
+    "contents": "fingerprint objects_on_clusters read_bindings read_placement",
     "hub": "Hub ON_HUB read_hub",
     "outcome": "placement_warnings",
     "overrides": "picked",
