@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, did_you_mean
-from nexusform.documents.shapes import Holds
+from nexusform.documents.shapes import Holds, Objection, Shape
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import Node, problem_at, read_yaml
 from nexusform.domains.fleet.importers.fleet_documents import INVALID, FleetDocument, read_fleet_object
-from nexusform.domains.fleet.importers.fleet_shapes import ALPHA, ApiKind, Objection, Shape
+from nexusform.domains.fleet.importers.fleet_shapes import ALPHA, ApiKind
 from nexusform.domains.fleet.scheduling.cluster_requests import (
     ALL,
     ClusterRequest,

@@ -16,13 +16,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
-from nexusform.documents.shapes import Holds
+from nexusform.documents.shapes import Fault, Holds, Objection, Shape, fault_of, size_fault
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import ELISION, Node, Notes, YamlDocument, read_yaml
-from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, Objection, Shape, block_name
+from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, block_name
 from nexusform.domains.pods.importers.kubernetes_checks import metadata_problems
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
-from nexusform.kubernetes.quantity import LARGEST_INT32
 from nexusform.plain_data import Path
 from nexusform.schema import BlockSchema, Nesting
 
@@ -35,6 +34,7 @@ _HEAD: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 # A hub takes the old name, and finds no such property today.
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+_TEXT: Final = Shape(Holds.TEXT)
 _OTHER_NAMES: Final = {"metricSorter": "propertySorter"}
 
 
@@ -363,7 +363,9 @@ class _ObjectReader:
             value = self._value(item, items_shape, schema)
             if value is not None:
                 items.append(value)
-        self._check_size(part, len(part.node.data), shape, "items")
+        too_many = size_fault(part.node.data, shape)
+        if too_many:
+            self._refuse(part, f"{part.name} {too_many}")
         return items
 
     def _texts(self, part: _Part) -> dict[str, str] | None:
@@ -375,84 +377,38 @@ class _ObjectReader:
         for key in part.node.data:
             below = part.at(key, key)
             self.places[below.path] = below.node.place
-            value = None if self._is_left_out(below) else self._text(below)
+            value = None if self._is_left_out(below) else self._scalar(below, _TEXT)
             if value is not None:
                 entries[key] = value
         return entries
 
     def _scalar(self, part: _Part, shape: Shape) -> Any:
-        """A flag, a number or a text by its shape."""
-        data = part.node.data
-        if shape.holds in (Holds.FLAG, Holds.WHOLE) and not shape.holds.fits(data):
-            bare = _without_quotes(data) if shape.holds is Holds.WHOLE else ""
-            self._refuse(part, f"{part.name} must be {shape.holds.value}{bare}.")
-            return None
-        if shape.holds is Holds.FLAG:
-            return data
-        if shape.holds in (Holds.WHOLE, Holds.AMOUNT) and Holds.WHOLE.fits(data):
-            if shape.most is None and data > LARGEST_INT32:
-                self._refuse(part, f"{part.name} must be at most {LARGEST_INT32}, not {data}.")
-                return None
-            if not self._check_size(part, data, shape, ""):
-                return None
-            return data if shape.holds is Holds.WHOLE else str(data)
-        return self._checked_text(part, shape)
-
-    def _checked_text(self, part: _Part, shape: Shape) -> str | None:
-        """A text that is one of the choices, matches the pattern and is long enough."""
-        text = self._text(part)
-        if shape.choices and text not in shape.choices:
-            # What goes with a choice cannot be judged when there is none.
-            self.judged.add(part.path[:-1])
-        if text is None:
-            return None
-        if shape.choices and text not in shape.choices:
-            listed = ", ".join(shape.choices)
-            near = did_you_mean(text, shape.choices)
-            self._refuse(part, f'{part.name} is "{text}"; it must be one of {listed}.{near}')
-            return None
-        if shape.pattern and not re.fullmatch(shape.pattern, text, re.ASCII):
-            bare = f", or a number{_without_quotes(text)}" if shape.holds is Holds.AMOUNT else ""
-            self._refuse(part, f'{part.name} is "{text}"; it must match {shape.pattern}{bare}.')
-            return None
-        if shape.holds is Holds.TEXT:
-            self._check_size(part, len(text), shape, "characters")
-        if text == OLD_NODE_COUNT and self.corrections.allowed:
-            read = f"{text} is read as {NODE_COUNT} where no cluster has it."
-            self.corrections.made("old-property-name", part.node.place, read)
-        return text
-
-    def _text(self, part: _Part) -> str | None:
-        """A text; leniently, a number or a boolean is read as it is written."""
-        data = part.node.data
-        if isinstance(data, str):
-            return data
-        if data is None or isinstance(data, (dict, list)):
-            self._refuse(part, f"{part.name} must be a text{'; write quotes' if data is None else ''}.")
-            return None
-        # Leniently, labels of all objects are read alike, and most are read as plain data.
-        value = json.dumps(data)
-        written = part.node.place.written or value
-        wrong = f'{part.name} must be a text; write "{written}", with quotes.'
-        read = f'{part.name}: {written} without quotes is read as "{value}".'
-        return value if self._correct("unquoted-text", part, wrong, read) else None
-
-    def _check_size(self, part: _Part, size: int, shape: Shape, unit: str) -> bool:
-        """Whether a size is within the bounds of its shape; said otherwise. `unit` is what is counted, ""
-        for the value itself.
+        """A flag, a number or a text by its shape; leniently, a number or a boolean is read as the text that
+        it is written as.
         """
-        low, high = shape.least, shape.most
-        if (low is None or size >= low) and (high is None or size <= high):
-            return True
-        if high is None:
-            bounds = f"{low} or more"
-        elif low is None:
-            bounds = f"at most {high}"
-        else:
-            bounds = f"{low} to {high}"
-        needed = f"must have {bounds} {unit}" if unit else f"must be {bounds}"
-        self._refuse(part, f"{part.name} {needed}, not {size}.")
-        return False
+        data = part.node.data
+        # Leniently, labels of all objects are read alike, and most are read as plain data.
+        fault = fault_of(data, shape, part.node.place.written)
+        if fault is not None and fault.meant and self._reads_as_text(part, fault):
+            data = fault.meant
+            fault = fault_of(data, shape)
+        if fault is not None:
+            if not fault.meant:
+                self._refuse(part, f"{part.name} {fault.detail}")
+            if shape.choices:
+                # What goes with a choice cannot be judged when there is none.
+                self.judged.add(part.path[:-1])
+            return None
+        if data == OLD_NODE_COUNT and self.corrections.allowed:
+            read = f"{data} is read as {NODE_COUNT} where no cluster has it."
+            self.corrections.made("old-property-name", part.node.place, read)
+        return str(data) if shape.holds is Holds.AMOUNT else data
+
+    def _reads_as_text(self, part: _Part, fault: Fault) -> bool:
+        """Whether the reading goes on with the text that is meant; else what is wrong is an error."""
+        written = part.node.place.written or fault.meant
+        read = f'{part.name}: {written} without quotes is read as "{fault.meant}".'
+        return self._correct("unquoted-text", part, f"{part.name} {fault.detail}", read)
 
 
 def _absent(schema: BlockSchema) -> dict[str, Any]:
@@ -466,7 +422,3 @@ def _absent(schema: BlockSchema) -> dict[str, Any]:
 def _schema_below(schema: BlockSchema | None, name: str) -> BlockSchema | None:
     block = schema.blocks.get(name) if schema is not None else None
     return block.schema if block is not None else None
-
-
-def _without_quotes(data: Any) -> str:
-    return f", without quotes: {data}" if isinstance(data, str) and data.isdecimal() else ""

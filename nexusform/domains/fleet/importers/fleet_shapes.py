@@ -8,47 +8,14 @@ says the same in a configuration has the name of `block_name`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.shapes import Holds
-from nexusform.kubernetes.quantity import LARGEST_INT64
-
-
-class Objection(Struct, frozen=True):
-    """What a rule has against an object: at a key of it ("" = all of it). `correction` is the id of the
-    correction by which a lenient reading goes on.
-    """
-
-    key: str
-    detail: str
-    correction: str = ""
-
-
-Rule: TypeAlias = Callable[[Mapping[str, Any]], Iterator[Objection]]
-
-
-class Shape(Struct, frozen=True, eq=False):
-    """A field. `least` and `most` bound a number (an int32 where `most` is None), the items of a list, the
-    keys of a mapping, or the characters of a text. `defaulted`: null counts as absent. `versions`: the only
-    ones that have it.
-    """
-
-    holds: Holds
-    fields: Mapping[str, Shape] = field(default_factory=dict)
-    items: Shape | None = None
-    required: bool = False
-    defaulted: bool = False
-    choices: tuple[str, ...] = ()
-    least: int | None = None
-    most: int | None = None
-    pattern: str = ""
-    versions: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
-
+from nexusform.documents.shapes import Holds, Objection, Rule, Shape
+from nexusform.kubernetes.quantity import LARGEST_INT32, LARGEST_INT64
 
 V1, BETA, ALPHA = "v1", "v1beta1", "v1alpha1"
 
@@ -77,7 +44,7 @@ def _only_in(shape: Shape, *versions: str) -> Shape:
     return replace(shape, versions=versions)
 
 
-def _whole(least: int, most: int | None = None, *, defaulted: bool = False) -> Shape:
+def _whole(least: int, most: int = LARGEST_INT32, *, defaulted: bool = False) -> Shape:
     return Shape(Holds.WHOLE, least=least, most=most, defaulted=defaulted)
 
 
@@ -175,7 +142,7 @@ def _mirror_has_a_destination(strategy: Mapping[str, Any]) -> Iterator[Objection
 
 
 # The schema takes digits in quotes, too; the webhook takes per cent alone.
-_PACE: Final = Shape(Holds.AMOUNT, least=0, pattern=_PERCENT, defaulted=True)
+_PACE: Final = Shape(Holds.AMOUNT, least=0, most=LARGEST_INT32, pattern=_PERCENT, defaulted=True)
 _STRATEGY: Final = _object(
     {
         "type": _one_of("RollingUpdate", "External"),
@@ -298,7 +265,7 @@ def _not_both_amounts(spec: Mapping[str, Any]) -> Iterator[Objection]:
         yield Objection("minAvailable", "Both MaxUnavailable and MinAvailable cannot be specified.")
 
 
-_BUDGET_AMOUNT: Final = Shape(Holds.AMOUNT, least=0, pattern=_PERCENT)
+_BUDGET_AMOUNT: Final = Shape(Holds.AMOUNT, least=0, most=LARGEST_INT32, pattern=_PERCENT)
 _TASK: Final = {
     "type": _needed(_one_of("TimedWait", "Approval", defaulted=False)),
     "waitTime": Shape(Holds.TEXT, pattern=r"(0|((0|[1-9][0-9]*)(\.[0-9]+)?(s|m|h))+)"),
@@ -308,7 +275,12 @@ _STAGE: Final = {
     "labelSelector": _LABELS,
     "sortingLabelKey": _TEXT,
     "maxConcurrency": Shape(
-        Holds.AMOUNT, least=1, pattern="(100|[1-9][0-9]?)%", defaulted=True, versions=(V1, BETA)
+        Holds.AMOUNT,
+        least=1,
+        most=LARGEST_INT32,
+        pattern="(100|[1-9][0-9]?)%",
+        defaulted=True,
+        versions=(V1, BETA),
     ),
     "beforeStageTasks": replace(_each(_TASK, most=1), versions=(V1, BETA)),
     "afterStageTasks": _each(_TASK, most=2),

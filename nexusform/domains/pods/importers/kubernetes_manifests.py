@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.documents.shapes import Holds, mapping_at
+from nexusform.documents.shapes import Holds, Shape, fault_of, mapping_at
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import YamlDocument, problem_at, read_yaml
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
@@ -351,6 +351,10 @@ def _from_configmap(envelope: Manifest) -> ManifestReading:
 
 
 _EMPTY: Final[Mapping[str, Any]] = {}
+_MAPPING: Final = Shape(Holds.OBJECT)
+_LIST: Final = Shape(Holds.LIST)
+_TEXT: Final = Shape(Holds.TEXT)
+_FLAG: Final = Shape(Holds.FLAG)
 
 
 class Fields:
@@ -388,16 +392,19 @@ class Fields:
 
     def at(self, key: str) -> Fields:
         """The mapping under a key."""
-        value = self._held(key, Holds.OBJECT)
+        value = self._held(key, _MAPPING)
         return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
 
-    def _held(self, key: str, holds: Holds) -> Any:
-        """What stands under a key; None, and a finding, where it is of another shape."""
+    def _held(self, key: str, shape: Shape) -> Any:
+        """What stands under a key; None, and a finding, where it is of another shape. Other scalars are read
+        as the text that was meant.
+        """
         value = self.data.get(key)
-        if value is None or holds.fits(value):
+        fault = None if value is None else fault_of(value, shape)
+        if fault is None:
             return value
-        self.say(key, f"must be {holds.value}.")
-        return None
+        self.say(key, fault.detail, Severity.WARNING if fault.meant else Severity.ERROR)
+        return fault.meant or None
 
     def each(self, key: str) -> Iterator[Fields]:
         """The mappings of a list under a key. A single mapping in its place is read as one item."""
@@ -414,7 +421,7 @@ class Fields:
 
     def list(self, key: str) -> list[Any]:
         """The items of a list under a key."""
-        items: list[Any] | None = self._held(key, Holds.LIST)
+        items: list[Any] | None = self._held(key, _LIST)
         return items or []
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -428,39 +435,24 @@ class Fields:
 
     def text(self, key: str, default: str = "") -> str:
         """A text; other scalars are read as the text that was meant."""
-        value = self.data.get(key)
-        if value is None:
-            return default
-        if isinstance(value, (dict, list)):
-            self.say(key, "must be a text.")
-            return default
-        if not isinstance(value, str):
-            self.say(key, "must be a text; quote it.", Severity.WARNING)
-        return plain_text(value)
+        value: str | None = self._held(key, _TEXT)
+        return default if value is None else value
 
     def whole(self, key: str, default: int, least: int = 0) -> int:
         """A whole number that is not below `least`, and an int32 as all that are read so."""
-        value: int | None = self.data.get(key)
-        if value is None:
-            return default
-        if not Holds.WHOLE.fits(value) or value < least:
-            self.say(key, f"must be a whole number, {least} or more.")
-            return default
-        if value > LARGEST_INT32:
-            self.say(key, f"must be at most {LARGEST_INT32}, not {value}.")
-            return default
-        return value
+        value: int | None = self._held(key, Shape(Holds.WHOLE, least=least, most=LARGEST_INT32))
+        return default if value is None else value
 
     def flag(self, key: str) -> bool:
         """A boolean; absent is false."""
-        return self._held(key, Holds.FLAG) is True
+        return self._held(key, _FLAG) is True
 
     def one_of(self, key: str, choices: tuple[str, ...], default: str) -> str:
         """One of some words."""
         value = self.text(key, default)
-        if value not in choices:
-            words = ", ".join(choice for choice in choices if choice)
-            self.say(key, f'is "{value}"; it must be one of {words}.')
+        fault = fault_of(value, Shape(Holds.TEXT, choices=choices))
+        if fault is not None:
+            self.say(key, fault.detail)
             return default
         return value
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from msgspec import Struct
-
+from nexusform.documents.shapes import Holds, Shape
 from nexusform.kubernetes.matching import (
     dns_label_problems,
     dns_subdomain_problems,
@@ -128,29 +127,17 @@ _FIELD: Final = re.compile(
 )
 
 
-class FieldRule(Struct, frozen=True):
-    """What is asked of a field. `choices` are its words ("" counts as absent), `least` and `most` the bounds
-    of a number, `form` the key of FORMS.
-    """
-
-    required: bool
-    choices: tuple[str, ...]
-    least: int | None
-    most: int | None
-    form: str
-
-
 @cache
-def field_rules() -> Mapping[str, Mapping[str, FieldRule]]:
-    """The table: by type, then by field."""
-    table: dict[str, dict[str, FieldRule]] = {}
+def field_rules() -> Mapping[str, Mapping[str, Shape]]:
+    """The table: by type, then by field. What a field holds is not said here."""
+    table: dict[str, dict[str, Shape]] = {}
     for line in _RULES.replace("\n    ", " ").splitlines():
         name, *fields = line.split(" ")
         table[name] = dict(map(_field_rule, fields))
     return table
 
 
-def _field_rule(text: str) -> tuple[str, FieldRule]:
+def _field_rule(text: str) -> tuple[str, Shape]:
     """The name of a field and its rule, from an entry of the table."""
     parts = _FIELD.match(text)
     assert parts is not None, text
@@ -158,10 +145,13 @@ def _field_rule(text: str) -> tuple[str, FieldRule]:
     upper = None
     if least is not None:
         upper = LARGEST_INT64 if most == "L" else int(most) if most else LARGEST_INT32
-    choices = tuple(parts["choices"].split("|")) if parts["choices"] else ()
-    lower = int(least) if least is not None else None
-    return parts["name"], FieldRule(
-        required=bool(parts["required"]), choices=choices, least=lower, most=upper, form=parts["form"] or ""
+    return parts["name"], Shape(
+        Holds.ANY,
+        required=bool(parts["required"]),
+        choices=tuple(parts["choices"].split("|")) if parts["choices"] else (),
+        least=int(least) if least else None,
+        most=upper,
+        form=FORMS[parts["form"]] if parts["form"] else None,
     )
 
 
@@ -199,11 +189,17 @@ def _share(value: Any) -> str:
     return "" if 0 <= value <= LARGEST_INT32 else f"it is a number from 0 to {LARGEST_INT32}"
 
 
+def quantity_form(value: Any) -> str:
+    """Why a value is no quantity, as a clause; "" where it is one."""
+    is_one = not isinstance(parse_quantity(str(value)), Malformed)
+    return "" if is_one else f"it must be {Holds.QUANTITY.value}"
+
+
 def _amount(value: Any) -> str:
     quantity = parse_quantity(str(value))
-    if isinstance(quantity, Malformed) or quantity.nano >= 0:
-        return ""  # what is no quantity is refused for that
-    return "an amount must not be below 0"
+    if isinstance(quantity, Malformed):
+        return quantity_form(value)
+    return "" if quantity.nano >= 0 else "an amount must not be below 0"
 
 
 def _cron(value: Any) -> str:

@@ -6,34 +6,46 @@ resources have schemas that nobody here knows: they are let pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
-from nexusform.documents.shapes import Holds
+from nexusform.documents.shapes import Holds, Shape, fault_of
 from nexusform.documents.yaml_text import ELISION, Node, YamlDocument, problem_at
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, metadata_problems
 from nexusform.domains.pods.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
 from nexusform.domains.pods.importers.kubernetes_rules import (
-    FORMS,
-    FieldRule,
     field_rules,
     name_problem,
+    quantity_form,
 )
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.kubernetes.matching import dns_label_problems
-from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 _MOST_KNOWN: Final = 12
 
 
+_SCALARS: Final = {
+    "s": Holds.TEXT,
+    "i": Holds.WHOLE,
+    "n": Holds.NUMBER,
+    "b": Holds.FLAG,
+    "q": Holds.QUANTITY,
+    "x": Holds.AMOUNT,
+    "a": Holds.ANY,
+}
+_CONTAINERS: Final = {"[": Holds.LIST, "{": Holds.OBJECT}
+_NO_RULE: Final = Shape(Holds.ANY)
+_QUANTITY: Final = Shape(Holds.QUANTITY, form=quantity_form)
+
+
 class _Schemas(Struct, frozen=True):
-    # The type of each kind, and of each type what its fields hold, in the words of kubernetes_fields.py.
-    kinds: Mapping[str, str]
+    # The shape of each kind, and of each type what its fields hold, in the words of kubernetes_fields.py.
+    kinds: Mapping[str, Shape]
     types: Mapping[str, Mapping[str, str]]
 
 
@@ -42,12 +54,37 @@ def _schemas() -> _Schemas:
     """The table, read once, where there is any object of these kinds."""
     from nexusform.domains.pods.importers import kubernetes_fields as table
 
-    kinds = (line.rpartition(" ") for line in table.KINDS.splitlines())
+    kinds = {}
+    for line in table.KINDS.splitlines():
+        kind, _, type_name = line.rpartition(" ")
+        kinds[kind] = Shape(Holds.OBJECT, type=type_name)
     types = {}
     for line in table.TYPES.splitlines():
         name, *fields = line.split(" ")
         types[name] = dict(field.split("=", 1) for field in fields)
-    return _Schemas({kind: name for kind, _, name in kinds}, types)
+    return _Schemas(kinds, types)
+
+
+@cache
+def _fields_of(type_name: str) -> Mapping[str, Shape]:
+    """The fields of a type, when it is first met."""
+    rules = field_rules().get(type_name, {})
+    fields = _schemas().types[type_name]
+    return {name: _shape_of(holds, rules.get(name, _NO_RULE)) for name, holds in fields.items()}
+
+
+def _shape_of(holds: str, rule: Shape) -> Shape:
+    """The shape of a field: what it holds, in the words of the table, and what is asked of it beyond that,
+    or of its items.
+    """
+    mark = holds[0]
+    if mark in _CONTAINERS:
+        return Shape(_CONTAINERS[mark], items=_shape_of(holds[1:], rule))
+    if holds not in _SCALARS:
+        return Shape(Holds.OBJECT, type=holds)
+    if holds == "q" and rule.form is None:
+        return _QUANTITY
+    return replace(rule, holds=_SCALARS[holds])
 
 
 def schema_problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Problem]:
@@ -66,12 +103,12 @@ def schema_problems(manifest: Manifest, corrections: CorrectionList) -> Iterator
 def _problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Problem]:
     """What is wrong with a manifest of a kind in the table; nothing is said of other kinds."""
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
-    name = _schemas().kinds.get(f"{version} {manifest.kind}")
-    if name is None:
+    shape = _schemas().kinds.get(f"{version} {manifest.kind}")
+    if shape is None:
         return
     reader = _Reader(manifest, corrections)
     root = Node.of(YamlDocument(manifest.body, manifest.place))
-    yield from reader.value(root, name, "")
+    yield from reader.value(root, shape, "")
     yield from reader.head(root.at("metadata"))
 
 
@@ -82,33 +119,33 @@ class _Reader:
     def __init__(self, manifest: Manifest, corrections: CorrectionList) -> None:
         self._manifest = manifest
         self._corrections = corrections
-        self._types = _schemas().types
         self._misspelt = 0  # keys so far that there are not
 
-    def value(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
-        """A value beside what its field holds; null counts as absent."""
+    def value(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
+        """A value beside its shape; null counts as absent."""
         data = node.data
-        if data is None or holds == "a" or (data == ELISION and self._corrections.allowed):
+        if data is None or shape.holds is Holds.ANY or (data == ELISION and self._corrections.allowed):
             return
-        is_object = holds in self._types
-        needed = Holds.OBJECT if is_object else _CONTAINERS.get(holds[0])
-        if needed is None:
-            yield from self._scalar(node, holds, path)
-        elif not needed.fits(data):
-            yield self._refuse(node, f"{path or 'the object'} must be {needed.value}.")
-        elif is_object:
-            yield from self._object(node, holds, path)
+        if shape.items is None and not shape.type:
+            yield from self._scalar(node, shape, path)
+        elif not shape.holds.fits(data):
+            yield self._refuse(node, f"{path or 'the object'} must be {shape.holds.value}.")
+        elif shape.type:
+            yield from self._object(node, shape.type, path)
         else:
-            inside = self._list if needed is Holds.LIST else self._mapping
-            yield from inside(node, holds[1:], path)
+            yield from self._items(node, shape, path)
 
-    def _list(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
-        for number, item in enumerate(node.items()):
-            yield from self.value(item, holds, f"{path}[{number}]")
-
-    def _mapping(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+    def _items(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
+        """The items of a list, or of a mapping whose keys are free."""
+        assert shape.items is not None
+        if shape.holds is Holds.LIST:
+            for number, item in enumerate(node.items()):
+                # One that is null is nothing: of a list of words it is none of them.
+                is_word = item.data is None and bool(shape.items.choices)
+                read = self._scalar if is_word else self.value
+                yield from read(item, shape.items, f"{path}[{number}]")
         for key, below in node.fields():
-            yield from self.value(below, holds, f"{path}.{key}")
+            yield from self.value(below, shape.items, f"{path}.{key}")
 
     def head(self, metadata: Node) -> Iterator[Problem]:
         """The object's own names and labels."""
@@ -122,20 +159,20 @@ class _Reader:
         for node, _, detail in metadata_problems(metadata):
             yield self._refuse(node, detail)
 
-    def _object(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+    def _object(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
         """A mapping: its fields first, then what they must be together."""
         before = self._misspelt
-        yield from self._fields(node, holds, path)
-        check = CHECKS.get(holds)
+        yield from self._fields(node, type_name, path)
+        check = CHECKS.get(type_name)
         # Of what is misspelt below nothing follows.
         if check is not None and self._misspelt == before:
             for below, end, detail in check(node):
                 refuse = self._miss if below.absent else self._refuse
                 yield refuse(below, f"{path}{end} {detail}")
 
-    def _fields(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
+    def _fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
         """Unknown fields, wrong values, and fields that are missing."""
-        fields, rules = self._types[holds], field_rules().get(holds, {})
+        fields = _fields_of(type_name)
         written: set[str] = set()
         for key, below in node.fields():
             inner = f"{path}.{key}" if path else key
@@ -151,61 +188,24 @@ class _Reader:
             yield from problems
             if problems or below.data not in (None, "", [], {}):
                 written.add(key)
-            if key in rules and not problems and below.data is not None:
-                yield from self._ruled(below, rules[key], inner)
-        for key, rule in rules.items():
+        for key, rule in field_rules().get(type_name, {}).items():
             if rule.required and key not in written:
                 yield self._miss(node.at(key), f"{path}.{key} is missing." if path else f"{key} is missing.")
 
-    def _ruled(self, node: Node, rule: FieldRule, path: str) -> Iterator[Problem]:
-        """A value beside what the table asks of it; of a list or mapping every item."""
-        if isinstance(node.data, list):
-            for number, item in enumerate(node.items()):
-                yield from self._ruled(item, rule, f"{path}[{number}]")
-        elif isinstance(node.data, dict):
-            for key, below in node.fields():
-                yield from self._ruled(below, rule, f"{path}.{key}")
-        elif rule.choices or rule.least is not None or rule.form:
-            yield from self._scalar_rule(node, rule, path)
-
-    def _scalar_rule(self, node: Node, rule: FieldRule, path: str) -> Iterator[Problem]:
-        """A value that is of the right type, and not one of the choices, in bounds or of the right form."""
+    def _scalar(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
+        """A value that is no mapping and no list; leniently, a text without quotes is read as one."""
         data = node.data
-        if data == "" or (data == ELISION and self._corrections.allowed):
+        if data == "" and shape.holds in (Holds.TEXT, Holds.AMOUNT):
             return
-        if rule.choices and data not in rule.choices:
-            near = did_you_mean(data, rule.choices) if isinstance(data, str) else ""
-            listed = ", ".join(rule.choices)
-            yield self._refuse(node, f'{path} is "{data}"; it must be one of {listed}.{near}')
-        elif rule.least is not None and rule.most is not None and not rule.least <= data <= rule.most:
-            yield self._refuse(node, f"{path} must be {rule.least} to {rule.most}, not {data}.")
-        elif rule.form and data is not None:
-            wrong = FORMS[rule.form](data)
-            if wrong:
-                yield self._refuse(node, f'{path} is "{data}": {wrong}.')
-
-    def _scalar(self, node: Node, holds: str, path: str) -> Iterator[Problem]:
-        """A value of the wrong type; leniently, a text without quotes is read as one."""
-        is_right, kind = _SCALARS[holds]
-        if is_right(node.data):
-            return
-        if self._manifest.kind == "Secret":  # what it holds is not for the screen
-            yield self._refuse(node, f"{path} must be {kind}.")
-            return
-        plain = not isinstance(node.data, dict | list)
-        if holds == "s" and plain:
-            written = str(node.data).lower() if isinstance(node.data, bool) else str(node.data)
-            detail = f'{path} must be a text; write "{node.place.written or written}", with quotes.'
-            if self._corrections.allowed:
-                read = f'{path}: {written} without quotes is read as "{written}".'
-                self._corrections.made("unquoted-text", node.place, read)
-                return
-        elif isinstance(node.data, str) and _unquoted(node.data, is_right):
-            detail = f"{path} must be {kind}; write {node.data}, without quotes."
-        else:
-            shown = f', not "{node.data}"' if isinstance(node.data, str) else ""
-            detail = f"{path} must be {kind}{shown}."
-        yield self._refuse(node, detail)
+        fault = fault_of(data, shape, node.place.written)
+        is_secret = self._manifest.kind == "Secret"  # what it holds is not for the screen
+        if fault is not None and fault.meant and self._corrections.allowed and not is_secret:
+            read = f'{path}: {fault.meant} without quotes is read as "{fault.meant}".'
+            self._corrections.made("unquoted-text", node.place, read)
+            fault = fault_of(fault.meant, shape)
+        if fault is not None:
+            detail = f"must be {shape.holds.value}." if is_secret else fault.detail
+            yield self._refuse(node, f"{path} {detail}")
 
     def _refuse(self, node: Node, detail: str) -> Problem:
         return problem_at(self._manifest.file, node.place, INVALID, f"{self._manifest.title}: {detail}")
@@ -213,25 +213,3 @@ class _Reader:
     def _miss(self, node: Node, detail: str) -> Problem:
         # What is left out may be filled in on the hub, by a webhook that the API server asks first.
         return replace(self._refuse(node, f"{detail} {_UNLESS}"), severity=Severity.WARNING)
-
-
-def _is_quantity(data: Any) -> bool:
-    if Holds.TEXT.fits(data):
-        return not isinstance(parse_quantity(data), Malformed)
-    return Holds.NUMBER.fits(data)
-
-
-# By the mark of the table: what is right, and what to say it must be.
-_CONTAINERS: Final = {"[": Holds.LIST, "{": Holds.OBJECT}
-_MARKS: Final = {"s": Holds.TEXT, "i": Holds.WHOLE, "n": Holds.NUMBER, "b": Holds.FLAG, "x": Holds.AMOUNT}
-_SCALARS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    **{mark: (holds.fits, holds.value) for mark, holds in _MARKS.items()},
-    "q": (_is_quantity, "a quantity such as 500m or 2Gi"),
-}
-
-
-def _unquoted(text: str, is_right: Callable[[Any], bool]) -> bool:
-    """Whether a text without its quotes would be right."""
-    if text in ("true", "false"):
-        return is_right(text == "true")
-    return text.removeprefix("-").isdecimal() and is_right(0)

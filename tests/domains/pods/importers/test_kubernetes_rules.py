@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from nexusform.documents.shapes import Shape
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import Node
 from nexusform.domains.pods.importers import kubernetes_fields
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
-from nexusform.domains.pods.importers.kubernetes_rules import FORMS, FieldRule, field_rules, name_problem
+from nexusform.domains.pods.importers.kubernetes_rules import FORMS, field_rules, name_problem
 from nexusform.domains.pods.importers.kubernetes_schemas import _Reader, _schemas, schema_problems
 from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 
@@ -140,7 +141,7 @@ def test_what_is_right_is_let_pass(kind: str) -> None:
 # --- the table ---------------------------------------------------------------------------------
 
 
-def entries() -> Iterator[tuple[str, str, FieldRule]]:
+def entries() -> Iterator[tuple[str, str, Shape]]:
     for name, rules in field_rules().items():
         for field, rule in rules.items():
             yield name, field, rule
@@ -166,7 +167,7 @@ WRONG = {
 @pytest.mark.parametrize(
     ("name", "field", "rule"), [pytest.param(*e, id=f"{e[0]}.{e[1]}") for e in entries()]
 )
-def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule: FieldRule) -> None:
+def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule: Shape) -> None:
     holds = _schemas().types[name][field]
     listed = holds.startswith("[")
 
@@ -185,15 +186,16 @@ def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule:
         assert refused(rule.most + 1)
         assert not refused(rule.least)
         assert not refused(rule.most)
-    if rule.form:
-        assert refused(WRONG[rule.form])
+    if rule.form is not None:
+        (form,) = (name for name, asks in FORMS.items() if asks is rule.form)
+        assert refused(WRONG[form])
 
 
 def test_the_table_names_what_there_is() -> None:
     types = _schemas().types
     for name, field, rule in entries():
         assert field in types[name], (name, field)
-        assert not rule.form or rule.form in FORMS
+        assert rule.form is None or rule.form in FORMS.values()
     assert "core_v1.Container" in kubernetes_fields.TYPES
 
 

@@ -88,7 +88,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
         ),
         (
             pod(containers=[{"name": "w", "image": "w", "resources": {"requests": {"cpu": "1GB"}}}]),
-            'spec.containers[0].resources.requests.cpu must be a quantity such as 500m or 2Gi, not "1GB".',
+            'spec.containers[0].resources.requests.cpu is "1GB": it must be a quantity such as 500m or 2Gi.',
         ),
         (object_of("v1", "ConfigMap", data={"a": 1}), 'data.a must be a text; write "1", with quotes.'),
         (object_of("v1", "ConfigMap", spec={}), 'unknown field "spec". Known here: apiVersion, binaryData'),
@@ -136,6 +136,14 @@ def test_a_lenient_reading_takes_what_is_not_quoted() -> None:
     assert problem.severity is Severity.WARNING
     assert "[unquoted-text]" in problem.detail
     assert found(pod(hostNetwok=True), lenient=True)[0].severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("key", [5, 1.5, True])
+def test_what_is_read_without_quotes_is_judged_as_the_text(key: object) -> None:
+    (problem,) = found(pod(tolerations=[{"key": key, "operator": "Exists"}]), lenient=True)
+    assert problem.severity is Severity.WARNING
+    refusal, _ = found(pod(tolerations=[{"key": -1, "operator": "Exists"}]), lenient=True)
+    assert 'tolerations[0].key is "-1"' in refusal.detail
 
 
 def test_what_a_secret_holds_is_not_shown() -> None:
