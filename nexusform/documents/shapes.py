@@ -198,6 +198,11 @@ def mappings_at(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:
     return [item for item in list_at(data, *path) if isinstance(item, Mapping)]
 
 
+def objects_at(data: Any, *path: PathStep) -> list[dict[str, Any]]:
+    """Those items of the list at a path that are dictionaries, to be changed in place."""
+    return [item for item in list_at(data, *path) if isinstance(item, dict)]
+
+
 def text_at(data: Any, *path: PathStep) -> str:
     """The text at a path."""
     held = value_at(data, *path)

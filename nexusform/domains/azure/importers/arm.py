@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
-from nexusform.documents.shapes import text_at, value_at
+from nexusform.documents.shapes import Holds, text_at, value_at
 from nexusform.documents.times import parse_time
 from nexusform.plain_data import Path
 
@@ -90,10 +90,10 @@ class Item:
             return None
         if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_NUMBER:
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_NUMBER:
+        if not Holds.WHOLE.fits(value) or not 0 <= value <= MAX_NUMBER:
             self._wrong(key, "a whole number from 0 on", value)
             return None
-        return value
+        return int(value)
 
     def needed_whole(self, key: str) -> int | None:
         """A whole number that must be there."""
@@ -107,30 +107,28 @@ class Item:
         value = self.value(key)
         if value is None:
             return ()
-        if not isinstance(value, list) or not all(_is_text(part) for part in value):
+        if not Holds.LIST.fits(value) or not all(_is_text(part) for part in value):
             self._wrong(key, "a list of strings", value)
             return ()
         return tuple(value)
 
     def item(self, key: str) -> Item | None:
         """An object; None when absent."""
-        value = self.value(key)
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            self._wrong(key, "an object", value)
-            return None
-        return Item(self.file, self.path_of(key), value, self._findings)
+        value = self._held(key, Holds.OBJECT, "an object")
+        return None if value is None else Item(self.file, self.path_of(key), value, self._findings)
 
     def items(self, key: str) -> list[Item]:
         """A list of objects; empty when absent."""
+        value = self._held(key, Holds.LIST, "a list of objects")
+        return _items(self.file, self.path_of(key), value or [], self._findings)
+
+    def _held(self, key: str, holds: Holds, needed: str) -> Any:
+        """A field; None, and a finding, where it is of another shape."""
         value = self.value(key)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            self._wrong(key, "a list of objects", value)
-            return []
-        return _items(self.file, self.path_of(key), value, self._findings)
+        if value is None or holds.fits(value):
+            return value
+        self._wrong(key, needed, value)
+        return None
 
     def is_alike(self, other: Item) -> bool:
         """Whether two say the same."""

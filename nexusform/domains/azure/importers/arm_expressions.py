@@ -15,6 +15,8 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from nexusform.documents.leaves import leaves
+
 _TOKEN: Final = re.compile(r"\s*(?:('(?:[^']++|'')*+')|(-?\d+)|([A-Za-z_]\w*)|([()\[\],.]))")
 _FORMAT: Final = re.compile(r"\{(\d+)(?:[:,][^{}]*)?\}|\{\{|\}\}")
 _DEEPEST: Final = 100
@@ -217,10 +219,7 @@ def _called(name: str, arguments: Sequence[Any], scope: Scope) -> Any:
 
 def missing_in(value: Any) -> Missing | None:
     """The first missing part of a value."""
-    if isinstance(value, Missing):
-        return value
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return next((gap for part in parts if (gap := missing_in(part)) is not None), None)
+    return next((leaf for _, leaf in leaves(value) if isinstance(leaf, Missing)), None)
 
 
 def _if(arguments: Sequence[Any], _scope: Scope) -> Any:

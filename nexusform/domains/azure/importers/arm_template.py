@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, did_you_mean
+from nexusform.documents.leaves import LEFT_OUT, rebuilt
 from nexusform.documents.shapes import mapping_at, mappings_at
 from nexusform.domains.azure.importers.arm import SHAPE, kind_of
 from nexusform.domains.azure.importers.arm_expressions import Missing, Scope, evaluated, rounds, text_value
@@ -266,7 +267,14 @@ class _Reading:
             for name in ("properties", "location", "extendedLocation")
             if name in resource
         }
-        body = _known(evaluated(parts, scope), unknown, ())
+
+        def known(path: Path, leaf: Any) -> Any:
+            if not isinstance(leaf, Missing):
+                return LEFT_OUT if leaf is None else leaf
+            unknown[path] = leaf.why
+            return LEFT_OUT
+
+        body = rebuilt(evaluated(parts, scope), known)
         place = f"{type_name.rpartition('/')[2]}/{'/'.join(names)}"
         change = AzChange(
             kind=kind,
@@ -352,16 +360,3 @@ def _alternating(type_name: str, names: Sequence[str]) -> Iterator[str]:
     for kind, name in zip(type_name.split("/")[1:], names, strict=False):
         yield kind
         yield name
-
-
-def _known(value: Any, unknown: dict[Path, str], at: Path) -> Any:
-    """A value without its missing parts, which are noted by their path."""
-    if isinstance(value, Missing):
-        unknown[at] = value.why
-        return None
-    if isinstance(value, Mapping):
-        known = {name: _known(part, unknown, (*at, name)) for name, part in value.items()}
-        return {name: part for name, part in known.items() if part is not None}
-    if isinstance(value, list):
-        return [_known(part, unknown, (*at, index)) for index, part in enumerate(value)]
-    return value

@@ -8,17 +8,17 @@ what they could not evaluate as it is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.leaves import LEFT_OUT, leaves, rebuilt
 from nexusform.domains.azure.importers.arm import SHAPE, id_key, kind_of
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, AzChange
 from nexusform.domains.azure.importers.az_documents import parse_json
-from nexusform.plain_data import Path
 from nexusform.words import counted, first_of
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
@@ -193,10 +193,9 @@ class _Reading:
                 self._say(resource.path, SHAPE, detail)
                 return
             body = {name: resource.after[name] for name in _BODY if name in resource.after}
-        unknown = {path: _why(text) for path, text in _expressions(body)}
-        self._changes.append(
-            AzChange(kind, names, action, title, self.file, resource.id, _without(body, unknown), unknown)
-        )
+        unknown = {path: _why(leaf) for path, leaf in leaves(body) if _is_expression(leaf)}
+        known = rebuilt(body, lambda path, leaf: LEFT_OUT if path in unknown else leaf)
+        self._changes.append(AzChange(kind, names, action, title, self.file, resource.id, known, unknown))
 
     def changes(self) -> tuple[AzChange, ...]:
         """What stands first, then what comes: clusters before their pools, each kind by id."""
@@ -248,30 +247,10 @@ def _kind_and_names(arm_id: str) -> tuple[str, tuple[str, ...]]:
     return (kind, tuple(parts[2::2])) if kind else ("", ())
 
 
-def _expressions(value: Any, at: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every text that is an expression still: `[reference(...)]`, but not `[[...]`."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _expressions(inner, (*at, name))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _expressions(inner, (*at, number))
-    elif isinstance(value, str) and value.startswith("[") and value.endswith("]") and value[1:2] != "[":
-        yield at, value
+def _is_expression(leaf: Any) -> bool:
+    """Whether a leaf is an expression still: `[reference(...)]`, but not `[[...]`."""
+    return isinstance(leaf, str) and leaf.startswith("[") and leaf.endswith("]") and leaf[1:2] != "["
 
 
 def _why(expression: str) -> str:
     return f"Azure left {expression} as it is written: it is known only once it is deployed"
-
-
-def _without(value: Any, unknown: Mapping[Path, str], at: Path = ()) -> Any:
-    """The value without what is unknown in it; places in lists are kept."""
-    if isinstance(value, Mapping):
-        return {
-            name: _without(inner, unknown, (*at, name))
-            for name, inner in value.items()
-            if (*at, name) not in unknown
-        }
-    if isinstance(value, list):
-        return [_without(inner, unknown, (*at, number)) for number, inner in enumerate(value)]
-    return None if at in unknown else value

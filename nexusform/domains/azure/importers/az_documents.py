@@ -11,9 +11,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.leaves import rebuilt
 from nexusform.documents.shapes import mapping_at, text_at
 from nexusform.domains.azure.importers.arm import INCOMPLETE, Item, id_key, is_list, name_of, resources
 from nexusform.domains.azure.importers.az_model import EXPORTED_AT
+from nexusform.plain_data import Path
 from nexusform.words import counted, first_of, form
 
 # Kind of document (az_files.StandardFile.kind, or ANY) -> its files as (name for messages, content).
@@ -277,16 +279,12 @@ def _resolved(document: Any) -> Any:
             values["parameters", name] = declared["defaultValue"]
     for name, value in mapping_at(document, "variables").items():
         values["variables", name] = value
-    return {"resources": _with_values(document["resources"], values)}
 
+    def with_value(_: Path, leaf: Any) -> Any:
+        match = _REFERENCE.fullmatch(leaf) if isinstance(leaf, str) else None
+        return values.get((match[1], match[2]), leaf) if match is not None else leaf
 
-def _with_values(data: Any, values: Mapping[tuple[str, str], Any]) -> Any:
-    if isinstance(data, Mapping):
-        return {name: _with_values(part, values) for name, part in data.items()}
-    if isinstance(data, list):
-        return [_with_values(part, values) for part in data]
-    match = _REFERENCE.fullmatch(data) if isinstance(data, str) else None
-    return values.get((match[1], match[2]), data) if match is not None else data
+    return {"resources": rebuilt(document["resources"], with_value)}
 
 
 # --- JSON --------------------------------------------------------------------------------------

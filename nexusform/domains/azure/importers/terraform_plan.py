@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.leaves import leaves
 from nexusform.documents.shapes import mapping_at, mappings_at, text_at, texts_at, value_at
 from nexusform.domains.azure.importers.arm import SHAPE, id_key, kind_of
 from nexusform.domains.azure.importers.az_changes import (
@@ -229,7 +230,7 @@ class _Reading:
             return {}, {}
         location = entry.values.get("location")
         more = {"location": location} if location else {}
-        return {**more, **body}, {path: _why_unknown(path) for path in _unknown_paths(unknown)}
+        return {**more, **body}, {path: _why_unknown(path) for path, leaf in leaves(unknown) if leaf is True}
 
     # --- the cluster of a pool ---
 
@@ -388,18 +389,6 @@ def _why_unknown(path: Path) -> str:
         "the whole body is known only after apply (what jsonencode() writes is unknown as soon as one part "
         "of it is; the body of azapi 2 is an object, and its other parts stay known)"
     )
-
-
-def _unknown_paths(unknown: Any, at: Path = ()) -> Iterator[Path]:
-    """The paths that `after_unknown` marks."""
-    if unknown is True:
-        yield at
-    elif isinstance(unknown, Mapping):
-        for name, part in unknown.items():
-            yield from _unknown_paths(part, (*at, name))
-    elif isinstance(unknown, list):
-        for index, part in enumerate(unknown):
-            yield from _unknown_paths(part, (*at, index))
 
 
 class _References:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from nexusform.documents.shapes import mapping_at, objects_at
 from nexusform.kubernetes.quantity import Malformed, parse_quantity
 
 Object = dict[str, Any]
@@ -51,7 +52,7 @@ def _stateful_set(body: Object) -> None:
     _fill(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
         _fill(_below(strategy, "rollingUpdate"), {"partition": 0})
-    for claim in _items(spec, "volumeClaimTemplates"):
+    for claim in objects_at(spec, "volumeClaimTemplates"):
         _fill(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
         _fill(_below(claim, "status"), {"phase": "Pending"})
         _claim(claim)
@@ -117,8 +118,7 @@ def _claim(body: Object) -> None:
 
 def _secret(body: Object) -> None:
     _fill(body, {"type": "Opaque"})
-    texts = body.pop("stringData", None)
-    for name, text in texts.items() if isinstance(texts, dict) else ():
+    for name, text in mapping_at(body.pop("stringData", None)).items():
         _below(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
 
 
@@ -126,8 +126,8 @@ def _network_policy(body: Object) -> None:
     spec = _below(body, "spec")
     _fill(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
     for way in ("ingress", "egress"):
-        for rule in _items(spec, way):
-            for port in _items(rule, "ports"):
+        for rule in objects_at(spec, way):
+            for port in objects_at(rule, "ports"):
                 _fill(port, {"protocol": "TCP"})
 
 
@@ -139,7 +139,7 @@ def _autoscaler(body: Object) -> None:
 
 
 def _limit_range(body: Object) -> None:
-    for limit in _items(_below(body, "spec"), "limits"):
+    for limit in objects_at(_below(body, "spec"), "limits"):
         _amounts(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
             for name, source in _OF_LIMITS:
@@ -157,13 +157,10 @@ def _quota(body: Object) -> None:
 def _amounts(target: Object, *names: str) -> None:
     """Write quantities as an API server does: `1` as "1", "1000m" as "1"."""
     for name in names:
-        amounts = target.get(name)
-        if not isinstance(amounts, dict):
-            continue
-        for key, written in amounts.items():
+        for key, written in mapping_at(target, name).items():
             quantity = parse_quantity(str(written))
             if not isinstance(quantity, Malformed):
-                amounts[key] = str(quantity)
+                target[name][key] = str(quantity)
 
 
 def _service(body: Object) -> None:
@@ -180,7 +177,7 @@ def _service(body: Object) -> None:
         _fill(spec, {"externalTrafficPolicy": "Cluster"})
     if spec["type"] == "LoadBalancer":
         _fill(spec, {"allocateLoadBalancerNodePorts": True})
-    for port in _items(spec, "ports"):
+    for port in objects_at(spec, "ports"):
         _fill(port, {"protocol": "TCP", "targetPort": port.get("port")})
 
 
@@ -198,14 +195,12 @@ def _template(spec: Object) -> None:
     _fill(pods, always)
     _below(pods, "securityContext")
     for name in ("initContainers", "containers"):
-        for container in _items(pods, name):
+        for container in objects_at(pods, name):
             _container(container)
-    for volume in _items(pods, "volumes"):
+    for volume in objects_at(pods, "volumes"):
         for source in ("configMap", "secret", "projected", "downwardAPI"):
-            if isinstance(volume.get(source), dict):
-                _fill(volume[source], {"defaultMode": 420})
-        if isinstance(volume.get("hostPath"), dict):
-            _fill(volume["hostPath"], {"type": ""})
+            _fill_where_written(volume, source, {"defaultMode": 420})
+        _fill_where_written(volume, "hostPath", {"type": ""})
 
 
 def _container(container: Object) -> None:
@@ -219,18 +214,13 @@ def _container(container: Object) -> None:
     }
     _fill(container, filled)
     _amounts(_below(container, "resources"), "limits", "requests")
-    for variable in _items(container, "env"):
-        source = variable.get("valueFrom")
-        if isinstance(source, dict) and isinstance(source.get("fieldRef"), dict):
-            _fill(source["fieldRef"], {"apiVersion": "v1"})
-    for port in _items(container, "ports"):
+    for variable in objects_at(container, "env"):
+        _fill_where_written(mapping_at(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
+    for port in objects_at(container, "ports"):
         _fill(port, {"protocol": "TCP"})
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        probe = container.get(name)
-        if isinstance(probe, dict):
-            _fill(probe, _PROBE)
-            if isinstance(probe.get("httpGet"), dict):
-                _fill(probe["httpGet"], {"scheme": "HTTP", "path": "/"})
+        _fill_where_written(container, name, _PROBE)
+        _fill_where_written(mapping_at(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
 
 
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
@@ -242,17 +232,19 @@ def _fill(target: Object, defaults: Mapping[str, Any]) -> None:
             target[name] = value
 
 
+def _fill_where_written(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
+    """Fill in the mapping under a name, where there is one."""
+    inner = target.get(name)
+    if isinstance(inner, dict):
+        _fill(inner, defaults)
+
+
 def _below(target: Object, name: str) -> Object:
     """The mapping under a name, made where there is none; of anything else a copy that nobody keeps."""
     inner = target.get(name)
     if inner is None:
         inner = target[name] = {}
     return inner if isinstance(inner, dict) else {}
-
-
-def _items(target: Object, name: str) -> Iterator[Object]:
-    listed = target.get(name)
-    yield from (item for item in listed if isinstance(item, dict)) if isinstance(listed, list) else ()
 
 
 _KINDS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.shapes import Holds, Objection, Rule, Shape
+from nexusform.documents.shapes import Holds, Objection, Rule, Shape, mappings_at, text_at
 from nexusform.kubernetes.quantity import LARGEST_INT32, LARGEST_INT64
 
 V1, BETA, ALPHA = "v1", "v1beta1", "v1alpha1"
@@ -180,10 +180,7 @@ _STRATEGY: Final = _object(
 
 def _namespaces(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The selectors of namespaces; what is no list of mappings is refused for that."""
-    selectors = spec.get("resourceSelectors")
-    if not isinstance(selectors, list):
-        return []
-    return [each for each in selectors if isinstance(each, dict) and each.get("kind") == "Namespace"]
+    return [each for each in mappings_at(spec, "resourceSelectors") if each.get("kind") == "Namespace"]
 
 
 def _one_namespace_to_report_in(spec: Mapping[str, Any]) -> Iterator[Objection]:
@@ -253,8 +250,7 @@ _OVERRIDDEN: Final = _object({"name": _needed(_TEXT), "scope": _one_of("Cluster"
 
 
 def _cluster_scope(spec: Mapping[str, Any]) -> Iterator[Objection]:
-    placement = spec.get("placement")
-    if isinstance(placement, dict) and placement.get("scope") == "Namespaced":
+    if text_at(spec, "placement", "scope") == "Namespaced":
         yield Objection(
             "placement", "clusterResourceOverride placement reference cannot be Namespaced scope."
         )

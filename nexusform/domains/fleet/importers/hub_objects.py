@@ -10,6 +10,7 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from nexusform.documents.shapes import objects_at, value_at
 from nexusform.domains.fleet.importers.fleet_export import conditions_of, is_going
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.kubernetes_manifests import (
@@ -99,10 +100,8 @@ def _strip_service(body: dict[str, Any]) -> None:
         spec.pop("clusterIP", None)
         spec.pop("clusterIPs", None)
     spec.pop("healthCheckNodePort", None)
-    ports = spec.get("ports")
-    for port in ports if isinstance(ports, list) else ():
-        if isinstance(port, dict):
-            port.pop("nodePort", None)
+    for port in objects_at(spec, "ports"):
+        port.pop("nodePort", None)
 
 
 def _strip_job(body: dict[str, Any]) -> None:
@@ -111,15 +110,11 @@ def _strip_job(body: dict[str, Any]) -> None:
     if spec.get("manualSelector"):
         return
     spec.pop("selector", None)
-    template = spec.get("template")
-    for owner in (body, template):
-        metadata = owner.get("metadata") if isinstance(owner, dict) else None
-        if isinstance(metadata, dict):
-            metadata.pop("creationTimestamp", None)
-            labels = metadata.get("labels")
-            for name in ("controller-uid", "batch.kubernetes.io/controller-uid"):
-                if isinstance(labels, dict):
-                    labels.pop(name, None)
+    for metadata in objects_at([body.get("metadata"), value_at(spec, "template", "metadata")]):
+        metadata.pop("creationTimestamp", None)
+        for labels in objects_at([metadata.get("labels")]):
+            labels.pop("controller-uid", None)
+            labels.pop("batch.kubernetes.io/controller-uid", None)
 
 
 _STRIPPED: Final = {("v1", "Service"): _strip_service, ("batch/v1", "Job"): _strip_job}

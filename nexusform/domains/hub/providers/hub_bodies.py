@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.documents.shapes import objects_at
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import as_written
@@ -116,11 +117,6 @@ def _complete(body: Body) -> None:
         complete(spec)
 
 
-def _each(holder: Any, name: str) -> Iterator[Body]:
-    listed = holder.get(name) if isinstance(holder, dict) else None
-    return (each for each in listed if isinstance(each, dict)) if isinstance(listed, list) else iter(())
-
-
 def _fill(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
         for name, value in defaults.items():
@@ -131,25 +127,25 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 def _placement(spec: Body) -> None:
-    _fill(_each(spec, "resourceSelectors"), _SELECTOR)
+    _fill(objects_at(spec, "resourceSelectors"), _SELECTOR)
     strategy = spec.setdefault("strategy", {})
     if isinstance(strategy, dict):
         strategy.setdefault("type", "RollingUpdate")
     policy = spec.get("policy")
     if isinstance(policy, dict):
         policy.setdefault("placementType", "PickAll")
-        _fill(_each(policy, "tolerations"), {"operator": "Equal"})
+        _fill(objects_at(policy, "tolerations"), {"operator": "Equal"})
         defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-        _fill(_each(policy, "topologySpreadConstraints"), defaults)
+        _fill(objects_at(policy, "topologySpreadConstraints"), defaults)
 
 
 def _override(spec: Body) -> None:
-    _fill(_each(spec, "clusterResourceSelectors"), _SELECTOR)
-    _fill(_each(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
+    _fill(objects_at(spec, "clusterResourceSelectors"), _SELECTOR)
+    _fill(objects_at(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
 
 
 def _stages(spec: Body) -> None:
-    _fill(_each(spec, "stages"), {"maxConcurrency": 1})
+    _fill(objects_at(spec, "stages"), {"maxConcurrency": 1})
 
 
 _COMPLETED: Final[Mapping[str, Callable[[Body], None]]] = {
@@ -311,9 +307,8 @@ def _without_fillings(schema: BlockSchema, values: dict[str, Any]) -> None:
             values[name] = None
     for name, block in schema.blocks.items():
         inner = values.get(name)
-        for part in inner if isinstance(inner, list) else [inner]:
-            if isinstance(part, dict):
-                _without_fillings(block.schema, part)
+        for part in objects_at(inner if isinstance(inner, list) else [inner]):
+            _without_fillings(block.schema, part)
 
 
 def _says_nothing(block: NestedBlock, value: Any) -> bool:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
+from nexusform.documents.leaves import leaves
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
@@ -260,8 +261,4 @@ def _is_error(problem: Problem) -> bool:
 
 
 def _holds_unknown(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_unknown, value.values()))
-    if isinstance(value, list):
-        return any(map(_holds_unknown, value))
-    return value is UNKNOWN
+    return any(leaf is UNKNOWN for _, leaf in leaves(value))

@@ -389,7 +389,10 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
             deployment({"tolerations": [{"effect": "Foo", "key": "k"}]}),
             'effect is "Foo"; it must be one of NoSchedule, NoExecute, PreferNoSchedule.',
         ),
-        (deployment({"nodeSelector": {"disk": 1}}), 'nodeSelector.disk must be a text; write "1", with quotes'),
+        (
+            deployment({"nodeSelector": {"disk": 1}}),
+            'nodeSelector.disk must be a text; write "1"',
+        ),
         (deployment(replicas=-1), "spec.replicas must be 0 or more, not -1"),
         (deployment(replicas=999_999_999), "spec.replicas is 999,999,999; a Kubernetes cluster is built"),
         (deployment(replicas=2**31), "spec.replicas must be at most 2147483647, not 2147483648"),
