@@ -19,6 +19,19 @@ PACKAGE: Final = "nexusform.domains"
 T = TypeVar("T")
 
 
+class Remark(Struct, frozen=True):
+    """What the engine must know of a diagnostic of a domain that is no error, beside its words.
+
+    `level`: how much it weighs (weights.py). `cause`: the one way in which a plan brings it about, a word of
+    planning/conclusion/held_before.py; "" where it counts as caused by every plan that tells it. `of_places`:
+    advice on places, which is nobody's where the plan is in error.
+    """
+
+    level: str = "warning"
+    cause: str = ""
+    of_places: bool = False
+
+
 class Domain(Struct, frozen=True, kw_only=True):
     """What one domain brings. Modules are named below its folder, objects as `module:NAME`.
 
@@ -32,7 +45,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
     `explains`: what `explain` asks about objects of its types (`Explainer`). `adopts`: what `import -from=`
     may name to what takes that over (workflow/importing.py). `reconciles`: what `reconcile -from=` may name
-    to what compares state with it (cli/reconciling.py).
+    to what compares state with it (cli/reconciling.py). `remarks`: its diagnostics by their ids, where the
+    engine must know more of one than that it is an error or a warning.
     """
 
     name: str
@@ -52,6 +66,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     explains: str = ""
     adopts: Mapping[str, str] = field(default_factory=dict)
     reconciles: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, Remark] = field(default_factory=dict)
 
     def target(self, name: str) -> str:
         """What a field names, from the top: `nexusform.domains.azure.providers.azure:PROVIDER`."""
@@ -86,6 +101,8 @@ class Loaded(Mapping[str, T]):
         return len(self._targets)
 
 
+_ADVICE: Final = Remark("advice")
+_NOTE: Final = Remark("note")
 _ALL: Final = (
     Domain(
         name="azure",
@@ -101,12 +118,28 @@ _ALL: Final = (
             "arm": "rendering.exports:arm",
             "az": "rendering.exports:az",
         },
+        remarks={
+            "age-of-the-inventory-unknown": _NOTE,
+            "creation-times-not-captured": _NOTE,
+            "derived-at-reading": _NOTE,
+            "incomplete-list": _NOTE,
+            "more-findings": _NOTE,
+            "node-differs-from-its-vm-sku": _ADVICE,
+            "old-inventory": _ADVICE,
+            "resources-not-read": _NOTE,
+            "resources-twice": _ADVICE,
+            "unmanaged-vms": _NOTE,
+        },
     ),
     Domain(
         name="vnf",
         what="VNFs: what TOSCA and HOT files ask of machines and of one another",
         resource_types=("tacker_vnf",),
         exports={"sol003": "rendering.exports:sol003"},
+        remarks={
+            "document-read-with-a-correction": Remark("note", "document"),
+            "not-read-for-placement": _NOTE,
+        },
     ),
     Domain(
         name="fleet",
@@ -139,6 +172,18 @@ _ALL: Final = (
             "node-labels": "rendering.exports:node_labels",
         },
         data_sources=("fleet_hub_export", "kubernetes_manifests", "fleet_cluster_request"),
+        remarks={
+            "a-fresh-schedule-would-choose-otherwise": Remark("advice", of_places=True),
+            "a-real-hub-treats-this-differently": Remark("advice", "document"),
+            "health-of-a-member-is-unknown": _NOTE,
+            "invalid-resource-selectors": Remark(cause="block"),
+            "managed-from-elsewhere": _NOTE,
+            "members-of-a-placement-share-machines": Remark("advice", "members", of_places=True),
+            "object-has-another-owner": Remark(cause="block"),
+            "older-property-name": Remark("advice", "block"),
+            "selector-selects-nothing": Remark(cause="block"),
+            "staged-run-waits-for-an-approval": Remark("note", "block"),
+        },
     ),
     Domain(
         name="pods",
@@ -146,6 +191,25 @@ _ALL: Final = (
         data_sources=("kubernetes_nodes",),
         placement_kinds={"pod": "pod_kind:KIND"},
         placement_maps={"workloads": "pod"},
+        remarks={
+            "anti-affinity-of-pods-cannot-be-met": Remark(cause="waiting"),
+            "deprecated-envelope": Remark("advice", "document"),
+            "limits-of-volumes-are-not-known": _NOTE,
+            "pods-are-not-made": Remark(cause="rollout"),
+            "pods-are-not-predicted": _NOTE,
+            "pods-are-refused-by-kubelet": Remark(cause="waiting"),
+            "pods-share-a-machine": Remark("advice", "company", of_places=True),
+            "pods-share-a-rack": Remark("advice", "company", of_places=True),
+            "pods-stay-pending": Remark(cause="waiting"),
+            "pods-wait-for-scheduling-gates": Remark(cause="waiting"),
+            "read-with-a-correction": Remark("note", "document"),
+            "replicas-are-changed-by-an-autoscaler": Remark("advice", "document"),
+            "rollout-hangs": Remark(cause="rollout"),
+            "rollout-will-hang": Remark(cause="rollout"),
+            "unknown-topology-key": Remark(cause="rollout"),
+            "volumes-are-not-known": Remark("note", "document"),
+            "workers-without-the-topology-label": Remark(cause="rollout"),
+        },
     ),
     Domain(
         name="hub",
@@ -224,6 +288,11 @@ def placement_maps_of_domains() -> dict[str, str]:
 def checks_of_domains() -> dict[str, str]:
     """The targets of `checks`, by domain."""
     return {domain.name: domain.target(domain.checks) for domain in domains().values() if domain.checks}
+
+
+def remarks_of_domains() -> dict[str, Remark]:
+    """The `remarks` of all."""
+    return {kind: remark for domain in domains().values() for kind, remark in domain.remarks.items()}
 
 
 def is_there(target: str) -> bool:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.domain_table import remarks_of_domains
 
 
 class Level(StrEnum):
@@ -46,21 +47,10 @@ class Stake(StrEnum):
 
 _STAKES: Final = tuple(Stake)
 
-# Every other diagnostic that is no error is a warning.
+# Every other diagnostic that is no error is a warning. Domains say it of theirs (domain_table.py).
 _ADVICE: Final = (
-    "a-fresh-schedule-would-choose-otherwise",
-    "a-real-hub-treats-this-differently",
-    "deprecated-envelope",
     "looks-renamed",
-    "members-of-a-placement-share-machines",
-    "node-differs-from-its-vm-sku",
     "object-will-be-forgotten",
-    "old-inventory",
-    "older-property-name",
-    "pods-share-a-machine",
-    "pods-share-a-rack",
-    "replicas-are-changed-by-an-autoscaler",
-    "resources-twice",
     "shared-machine",
     "sku-mismatch",
     "small-before-large",
@@ -70,31 +60,19 @@ _ADVICE: Final = (
     "zones-too-small",
 )
 _NOTES: Final = (
-    "age-of-the-inventory-unknown",
     "backend-configuration-ignored",
-    "creation-times-not-captured",
-    "derived-at-reading",
-    "document-read-with-a-correction",
     "generated-configuration-stands-elsewhere",
     "guard-rails-were-not-judged",
-    "health-of-a-member-is-unknown",
-    "incomplete-list",
-    "limits-of-volumes-are-not-known",
-    "managed-from-elsewhere",
-    "more-findings",
-    "not-read-for-placement",
     "older-state",
-    "pods-are-not-predicted",
-    "read-with-a-correction",
     "resource-targeting-is-in-effect",
-    "resources-not-read",
     "forgotten-vms-run-on",
     "sku-catalogue-ignored",
-    "staged-run-waits-for-an-approval",
-    "unmanaged-vms",
-    "volumes-are-not-known",
 )
-WEIGHTS: Final = dict.fromkeys(_ADVICE, Level.ADVICE) | dict.fromkeys(_NOTES, Level.NOTE)
+WEIGHTS: Final = {
+    **dict.fromkeys(_ADVICE, Level.ADVICE),
+    **dict.fromkeys(_NOTES, Level.NOTE),
+    **{kind: Level(remark.level) for kind, remark in remarks_of_domains().items()},
+}
 
 
 def level_of(diagnostic: Diagnostic) -> Level:

@@ -26,7 +26,9 @@ PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
 KINDS = PACKAGE / "diagnostic_kinds.py"
 ADVICE = PACKAGE / "weights.py"
 HELD_BEFORE = PACKAGE / "planning" / "conclusion" / "held_before.py"
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in (KINDS, ADVICE, HELD_BEFORE)]
+DOMAINS = PACKAGE / "domain_table.py"
+NAMING = (KINDS, ADVICE, HELD_BEFORE, DOMAINS)
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path not in NAMING]
 
 # What makes a diagnostic, and which of its arguments is the id. Notes on a document and the like have
 # what they are about before the id.

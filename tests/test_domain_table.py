@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.domain_table import PACKAGE, domains
+from nexusform.planning.conclusion.held_before import _CAUSES
 from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 
@@ -52,3 +53,12 @@ def test_what_an_entry_names_is_there(name: str) -> None:
         assert table[type_name].name == type_name
     for provider in domain.providers:
         assert isinstance(PROVIDERS[provider], ProviderKind)
+
+
+@pytest.mark.parametrize("name", domains())
+def test_what_an_entry_remarks_of_its_diagnostics_is_of_its_own(name: str) -> None:
+    texts = "\n".join(path.read_text() for path in (DOMAINS / name).rglob("*.py"))
+    for kind, remark in domains()[name].remarks.items():
+        assert f'"{kind}"' in texts, f"{name} tells no {kind}"
+        assert remark.level in ("advice", "note", "warning")
+        assert remark.cause in ("", *_CAUSES), f"no cause {remark.cause}: they are in held_before.py"

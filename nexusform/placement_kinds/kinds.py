@@ -42,7 +42,8 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
     changes. `many` says the places of several. `runs` is whether one without a place (None) or at this one
     runs, `waits_as` what it is when it does not, `without_place` the place of the same that waits.
 
-    `by_resource`: its rows stand under their resource's address, not under cluster and pool. `on_vms`: they
+    `ground`: what one that loses its place has lost. `by_resource`: its rows stand under their resource's
+    address, not under cluster and pool, and comments say that it `takes` and `drops` them. `on_vms`: they
     run on VMs, as replicas of a workload. `nested`: its map holds maps, by cluster and workload. `run_noun`:
     what rows that do the same are counted as, where their names are no series. `shown`: data sources may show
     what stands, whatever state holds.
@@ -66,7 +67,10 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
     runs: Callable[[Any], bool] = _always
     waits_as: Callable[[Any], str] = _nothing
     without_place: Callable[[Any], Place] | None = None
+    ground: str = "place"
     by_resource: bool = False
+    takes: str = "places"
+    drops: str = "removes"
     on_vms: bool = False
     nested: bool = False
     run_noun: str = ""

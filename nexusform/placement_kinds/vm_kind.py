@@ -108,4 +108,5 @@ KIND: Final = PlacementKind(
     document=_document,
     many=_many,
     link=lambda place: ("", "", place.machine),
+    ground="machine",
 )

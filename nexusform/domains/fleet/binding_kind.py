@@ -48,7 +48,10 @@ KIND: Final = PlacementKind(
     # One that is given up waits until it can be removed.
     runs=lambda place: place is None or place.state is not BindingState.UNSCHEDULED,
     waits_as=lambda place: str(place.state),
+    ground="member",
     by_resource=True,
+    takes="picks",
+    drops="drops",
     run_noun="cluster",
     shown=True,
 )

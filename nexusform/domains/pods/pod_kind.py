@@ -101,6 +101,7 @@ KIND: Final = PlacementKind(
     runs=lambda place: place is not None and bool(place.node),
     waits_as=lambda place: place.word if place is not None else "Pending",
     without_place=_without_place,
+    ground="node",
     on_vms=True,
     nested=True,
 )

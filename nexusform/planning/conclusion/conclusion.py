@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform import __version__
 from nexusform.address import Address, address_order, parse_address
 from nexusform.diagnostics import Diagnostic, Severity, has_errors, narrowed
+from nexusform.domain_table import remarks_of_domains
 from nexusform.forecasts import Record, record_of, score_of
 from nexusform.graph import reached
 from nexusform.planning.conclusion.changes import build_changes, find_drift
@@ -69,14 +70,7 @@ _CONSEQUENCES = frozenset(
 )
 
 # Advice on places: those of a plan in error are nobody's.
-_OF_PLACES = frozenset(
-    {
-        "a-fresh-schedule-would-choose-otherwise",
-        "members-of-a-placement-share-machines",
-        "pods-share-a-machine",
-        "pods-share-a-rack",
-    }
-)
+_OF_PLACES = frozenset(kind for kind, remark in remarks_of_domains().items() if remark.of_places)
 
 
 class PlannedWorld(Struct, frozen=True):

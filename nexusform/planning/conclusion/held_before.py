@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic, Severity
+from nexusform.domain_table import remarks_of_domains
 from nexusform.placement_kinds.kinds import KINDS, VM
 from nexusform.plans.impact.effects import Effect, effect_of
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
@@ -61,8 +62,8 @@ def _held_before(diagnostic: Diagnostic, deeds: _Deeds, as_before: frozenset[str
         return False
     if diagnostic.address in as_before:
         return True
-    is_caused = _CAUSES.get(diagnostic.id)
-    return deeds.follows_another and is_caused is not None and not is_caused(deeds, diagnostic.address)
+    cause = _CAUSE_OF.get(diagnostic.id, "")
+    return deeds.follows_another and bool(cause) and not _CAUSES[cause](deeds, diagnostic.address)
 
 
 def _without_surge_room(plan: Plan) -> frozenset[str]:
@@ -163,43 +164,16 @@ def _members(deeds: _Deeds, address: str) -> bool:
     return deeds.vms_come or address in deeds.bound
 
 
-_OF_BLOCKS: Final = (
-    "even-control-plane",
-    "invalid-resource-selectors",
-    "object-has-another-owner",
-    "older-property-name",
-    "selector-selects-nothing",
-    "staged-run-waits-for-an-approval",
-)
-_OF_DOCUMENTS: Final = (
-    "a-real-hub-treats-this-differently",
-    "deprecated-envelope",
-    "document-read-with-a-correction",
-    "read-with-a-correction",
-    "replicas-are-changed-by-an-autoscaler",
-    "volumes-are-not-known",
-)
-
-_OF_WAITING_PODS: Final = (
-    "anti-affinity-of-pods-cannot-be-met",
-    "pods-are-refused-by-kubelet",
-    "pods-stay-pending",
-    "pods-wait-for-scheduling-gates",
-)
-_OF_COMPANY: Final = ("pods-share-a-machine", "pods-share-a-rack")
-_OF_ROLLOUTS: Final = (
-    "pods-are-not-made",
-    "rollout-hangs",
-    "rollout-will-hang",
-    "unknown-topology-key",
-    "workers-without-the-topology-label",
-)
-
+# What domains call the causes of their warnings, and who says whether a plan has such.
 _CAUSES: Final[Mapping[str, Callable[[_Deeds, str], bool]]] = {
-    **dict.fromkeys(_OF_BLOCKS, _block),
-    **dict.fromkeys(_OF_DOCUMENTS, _document),
-    **dict.fromkeys(_OF_WAITING_PODS, _waiting),
-    **dict.fromkeys(_OF_COMPANY, _company),
-    **dict.fromkeys(_OF_ROLLOUTS, _rollout),
-    "members-of-a-placement-share-machines": _members,
+    "block": _block,
+    "document": _document,
+    "waiting": _waiting,
+    "company": _company,
+    "rollout": _rollout,
+    "members": _members,
+}
+_CAUSE_OF: Final = {
+    "even-control-plane": "block",
+    **{kind: remark.cause for kind, remark in remarks_of_domains().items() if remark.cause},
 }

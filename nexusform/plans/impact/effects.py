@@ -262,8 +262,7 @@ def _loses(each: EffectCount) -> str:
 
 def ground_of(kind_name: str) -> str:
     """What objects of a kind stand on, in a word."""
-    kind = KINDS[kind_name]
-    return "node" if kind.on_vms else "member" if kind.by_resource else "machine"
+    return KINDS[kind_name].ground
 
 
 def waiting_verb(state: str, count: int) -> str:

@@ -4,11 +4,11 @@ clusters picked and dropped, pods, and the room that is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.placement_kinds.kinds import KINDS, VM, titled
+from nexusform.placement_kinds.kinds import KINDS, VM, PlacementKind, titled
 from nexusform.plans.impact.effects import Effect, effect_of, is_told, told_pools
 from nexusform.plans.plan import (
     Action,
@@ -256,24 +256,26 @@ def binding_lines(plan: Plan) -> list[str]:
     return [f"- {code(instances_text(names))} {clauses}" for clauses, names in alike.items()]
 
 
-_BINDING_VERBS: Final[Mapping[PlacementAction, str]] = {
-    PlacementAction.PLACE: "picks",
-    PlacementAction.REMOVE: "drops",
-    PlacementAction.MOVE: "moves",
-    PlacementAction.UPDATE: "updates",
-    PlacementAction.KEEP: "keeps",
-    PlacementAction.LOSE: "loses",
-    PlacementAction.FORGET: "is forgotten on",
-}
+def _binding_verbs(kind: PlacementKind) -> dict[PlacementAction, str]:
+    """What a resource does with those that it brings, in the order in which that is told."""
+    return {
+        PlacementAction.PLACE: kind.takes,
+        PlacementAction.REMOVE: kind.drops,
+        PlacementAction.MOVE: "moves",
+        PlacementAction.UPDATE: "updates",
+        PlacementAction.KEEP: "keeps",
+        PlacementAction.LOSE: "loses",
+        PlacementAction.FORGET: "is forgotten on",
+    }
 
 
-def _binding_clauses(rows: Iterable[PlacementChange]) -> list[str]:
-    """`**east** joins` and so on: bindings by what becomes of them, and why."""
+def _binding_clauses(rows: Sequence[PlacementChange]) -> list[str]:
+    """`picks **east**` and so on: what a resource brings, by what becomes of it, and why."""
     groups: dict[tuple[PlacementAction, str], list[str]] = {}
     for row in rows:
         groups.setdefault((row.action, trigger_words(row)), []).append(f"**{plain(row.object)}**")
     clauses = []
-    for action, verb in _BINDING_VERBS.items():
+    for action, verb in _binding_verbs(KINDS[rows[0].kind]).items():
         for (done, trigger), names in groups.items():
             if done is action:
                 why = f" ({plain(trigger)})" if trigger else ""
