@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+from msgspec.structs import replace
+
+from nexusform.address import parse_address
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.room_left import Side, occupied_sites, with_room
 from nexusform.plans.plan import Mode
 from nexusform.plans.room.occupancy import SiteRoom, SiteVms
+from nexusform.plans.room.other_room import NetworkSupply, Supplies, note_of_supplies
 from nexusform.plans.saved import plan_file
-from nexusform.state.objects import EMPTY
+from nexusform.state.objects import EMPTY, InstanceState
 from tests.planning.harness import all_types, applied, plan
 
 SITE = """
@@ -234,3 +238,23 @@ def test_a_saved_plan_brings_its_sites_and_its_room_back() -> None:
     assert saved is not None, problems
     assert whole.room
     assert (saved.plan.sites, saved.plan.room) == (whole.sites, whole.room)
+
+
+def test_nodes_of_a_new_cluster_take_addresses_of_the_network_that_it_names() -> None:
+    network = 'networkConfiguration = { cniNetworkId = "/x/cniNetworks/net-b" }'
+    azure = f"azure {{ body = {{ properties = {{ {network} }} }} }}"
+    site = SITE.replace("MACHINES", "4")
+    state = applied(plan(site))
+    where = parse_address("nexus_site.s")
+    supplies = Supplies(networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 4)))
+    current = state.instances[where].current
+    assert current is not None
+    noted = replace(current, private=note_of_supplies(supplies))
+    cluster = CLUSTER.replace("NAME", "a").replace("COUNT", "3").replace("SURGE", "1")
+    result = plan(
+        site + cluster.replace("control_plane {", f"{azure}\n  control_plane {{", 1),
+        state.with_instance(where, InstanceState(noted)),
+    )
+    made = with_room(result, all_types()).plan
+    free = {row.name: (row.free_before, row.free) for row in made.room_other if "net" in row.name}
+    assert free == {"net-a": (28, 28), "net-b": (250, 246)}

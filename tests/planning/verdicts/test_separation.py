@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nexusform.address import parse_address
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.plan import SeparationVerdict
+from nexusform.planning.verdicts.separation import refusal_text
+from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.plans.saved import plan_file
 from nexusform.rendering.json.json_placements import separation_documents
 from tests.planning.harness import (
@@ -256,6 +258,19 @@ def two_tenants(a: str, b: str, *, plane: str = zones("1")) -> str:
     second = cluster("b", pools=pool("p", 40, EXTRA_LARGE, b))
     second = second.replace("count       = 1\n", f"count = 1\n{zones('8')}\n", 1)
     return EIGHT_RACKS + first + second + rule(of("a"), of("b"))
+
+
+@pytest.mark.parametrize(("shared", "rest"), [(5, ""), (6, "\n - likewise m5"), (7, "\n - likewise m5, m6")])
+def test_a_refusal_names_five_machines_with_their_vms_and_the_others_by_name(shared: int, rest: str) -> None:
+    violations = [
+        SeparationViolation("s", "r", f"m{number}", ("a", "b"), "b", "new", "") for number in range(shared)
+    ]
+    found = SeparationVerdict(
+        parse_address("nexus_separation_rule.apart"), "machine", "deny", "never", tuple(violations)
+    )
+    lines = [f" - m{number} (r): a, b; joined by b (new)" for number in range(5)]
+    _, _, listed = refusal_text(found).partition("\n")
+    assert listed == "\n".join(lines) + rest
 
 
 def test_zones_that_were_changed_may_be_as_before_or_the_other_group_may_make_way() -> None:

@@ -43,3 +43,8 @@ def test_an_index_is_read_as_go_reads_numbers(index: str) -> None:
 def test_variables_are_filled_in_keys_and_values() -> None:
     value = {"${MEMBER-CLUSTER-NAME}": ["${MEMBER-CLUSTER-LABEL-KEY-region}-${MEMBER-CLUSTER-NAME}"]}
     assert carried_out("add", "/metadata/labels", value)["metadata"]["labels"] == {"m1": ["eu-m1"]}
+
+
+def test_of_keys_that_become_one_the_last_in_the_order_of_their_text_stays() -> None:
+    value = {"m1": "as it is", "${MEMBER-CLUSTER-NAME}": "filled in"}
+    assert carried_out("add", "/metadata/labels", value)["metadata"]["labels"] == {"m1": "as it is"}
