@@ -17,11 +17,11 @@ pytestmark = pytest.mark.slow
 PLACEMENT = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements/web"
 
 
-def once(hub: Front, act: Callable[[], object]) -> None:
+def once(hub: Front, act: Callable[[], object], path: str = PLACEMENT) -> None:
     """Do something once, after the hub carried out a request that writes, and before it answers."""
 
     def look(method: str, target: str) -> None:
-        if target.startswith(PLACEMENT) and method != "GET" and "dryRun" not in target:
+        if target.partition("?")[0] == path and method != "GET" and "dryRun" not in target:
             hub.carried_out = lambda _method, _target: None
             act()
 
@@ -48,6 +48,20 @@ def test_an_apply_that_was_killed_is_gone_on_with(hub: Front, told: Told, comman
     assert bool(hub.all("ClusterResourceBinding")) is stands
     assert len(made) == stands  # once, or not at all
     assert told("plan", "-detailed-exitcode")[0] == (0 if stands else 2)
+
+
+def test_a_namespace_that_a_killed_apply_made_is_gone_on_with(hub: Front, told: Told) -> None:
+    write()
+    words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
+    with subprocess.Popen(
+        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        once(hub, process.kill, "/api/v1/namespaces/web")
+        assert process.wait() == -9
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert [path.rpartition("/")[2] for _, path in written(hub)] == ["web", "settings", "web"]
+    assert told("plan", "-detailed-exitcode")[0] == 0
 
 
 def test_an_answer_that_was_cut_off_is_asked_for_again(hub: Front, told: Told) -> None:

@@ -53,5 +53,10 @@ def test_what_is_otherwise_or_belongs_to_others_is_sent(spec: dict[str, Any], fi
     assert not is_as_applied(SENT, standing(spec, fields), "nexusform")
 
 
+def test_a_namespace_that_says_nothing_is_as_applied() -> None:
+    bare = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}
+    assert is_as_applied(bare, {**bare, "spec": {"finalizers": ["kubernetes"]}}, "nexusform")
+
+
 def test_what_another_manager_applied_is_sent() -> None:
     assert not is_as_applied(SENT, standing(SPEC, FIELDS), "somebody-else")

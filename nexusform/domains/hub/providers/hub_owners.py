@@ -29,11 +29,16 @@ def is_as_applied(sent: Body, shown: Body, manager: str) -> bool:
     it once more would change nothing. Where owners are told by the keys of a list this is not looked into.
     """
     owned = _owned(shown, manager)
-    if owned is None or not owned:
-        return False
+    if not owned:
+        return owned is not None and says_nothing(sent)
     if any(part_at(sent, path) != part_at(shown, path) for path in owned):
         return False
     return all(any(path[:end] in owned for end in range(1, len(path) + 1)) for path in _said(sent))
+
+
+def says_nothing(sent: Body) -> bool:
+    """Whether a body says no more than which object it is: who applies it owns nothing of it."""
+    return next(_said(sent), None) is None
 
 
 def _owned(shown: Body, manager: str) -> set[Path] | None:

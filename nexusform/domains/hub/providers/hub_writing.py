@@ -36,7 +36,7 @@ from nexusform.domains.hub.providers.hub_objects import (
     uid_of,
 )
 from nexusform.domains.hub.providers.hub_overrides import OVERRIDES, OverrideLook
-from nexusform.domains.hub.providers.hub_owners import is_as_applied, left_to_others
+from nexusform.domains.hub.providers.hub_owners import is_as_applied, left_to_others, says_nothing
 from nexusform.domains.hub.providers.hub_refusals import (
     no_member,
     refusal_words,
@@ -192,12 +192,20 @@ class Writing(Struct, frozen=True):
     def _may_write(self, each: Sent, body: Values, *, known: bool) -> None:
         """Raises ProviderProblem where an object stands that is not ours to write."""
         refuse_managed(self.terms, body, "apply")
-        went_on = self.request.begun is not None and is_applied_by(body, self.terms.manager)
-        if known or went_on or self._kind == MEMBERS:
+        if known or self._went_on(each, body) or self._kind == MEMBERS:
             return
         if is_deleted(body):
             raise ProviderProblem(f"{each.title} is being deleted on the hub; apply again once it is gone.")
         raise ProviderProblem(stands_already(each, self.request.key, self.request.address))
+
+    def _went_on(self, each: Sent, body: Values) -> bool:
+        """Whether an earlier run of this step wrote an object. Who applies one that says nothing owns nothing
+        of it: then it tells that this object, or one behind it, was what that run had come to.
+        """
+        if self.request.begun is None or is_applied_by(body, self.terms.manager):
+            return self.request.begun is not None
+        come_to = [_operation(one) for one in objects_of(self._kind, self._planned)]
+        return says_nothing(each.body) and self.request.begun in come_to[come_to.index(_operation(each)) :]
 
     def _write_one(self, each: Sent, body: Values | None) -> dict[str, Any]:
         path, manager = path_needed(self.hub, each), self.terms.manager
@@ -208,7 +216,7 @@ class Writing(Struct, frozen=True):
         sent = left_to_others(each.body, body, self.request.ignored, manager)
         if self.request.begun is not None and body is not None and is_as_applied(sent, body, manager):
             return dict(body)  # an earlier run sent it
-        self.request.tell(StepNews(operation=f"apply {each.title}"))
+        self.request.tell(StepNews(operation=_operation(each)))
         try:
             force = body is not None and self.terms.take_ownership
             return self.hub.apply(path, sent, manager, force=force)
@@ -321,6 +329,11 @@ class Writing(Struct, frozen=True):
 
         self._watch.until(look, f"The approval {name}")
         return ProviderAnswer(planned)
+
+
+def _operation(each: Sent) -> str:
+    """What is told before an object is sent."""
+    return f"apply {each.title}"
 
 
 def _placement_of(each: Sent) -> str:
