@@ -91,6 +91,20 @@ def read_fault(block: Mapping[str, Any]) -> Fault:
     )
 
 
+def _read_faults(blocks: Sequence[Mapping[str, Any]]) -> list[Fault]:
+    """Raises ProviderProblem with what is wrong of all."""
+    faults: list[Fault] = []
+    wrong: list[str] = []
+    for block in blocks:
+        try:
+            faults.append(read_fault(block))
+        except ProviderProblem as problem:
+            wrong.append(str(problem))
+    if wrong:
+        raise ProviderProblem("\n".join(wrong))
+    return faults
+
+
 def read_delay(text: str) -> float:
     """Seconds of `2s`, `300ms`, `1.5m`. Raises ProviderProblem."""
     match = _DELAY.fullmatch(text.strip())
@@ -142,7 +156,13 @@ _FAULT: Final = BlockSchema(
         "address": Attribute(STRING, "Instance address that the fault hits; may hold `*`.", required=True),
         "operation": Attribute(STRING, "The call that it hits.", required=True, choices=OPERATIONS),
         "error": Attribute(STRING, "Message to fail with; without it the call succeeds.", optional=True),
-        "delay": Attribute(STRING, 'Time to wait first, for example "2s".', optional=True),
+        "delay": Attribute(
+            STRING,
+            'Time to wait first, for example "2s".',
+            optional=True,
+            pattern=rf"\s*{_DELAY.pattern}\s*",
+            pattern_hint='a duration such as "2s" or "300ms"',
+        ),
         "times": Attribute(NUMBER, "How often it hits; 0 = always.", optional=True, default=1, minimum=0),
         "after_effect": Attribute(BOOL, "Fail after the effect.", optional=True, default=False),
         "answer": Attribute(DYNAMIC, "Map of attribute path to the value answered instead.", optional=True),
@@ -171,7 +191,7 @@ def make(
     `directory` is the root module's; `leaving` closes what is open when the run ends; the reality file stands
     where the `confinement` lets it. Raises ProviderProblem when a setting is wrong.
     """
-    faults = Faults([read_fault(block) for block in settings.get("fault") or ()])
+    faults = Faults(_read_faults(settings.get("fault") or ()))
     reality: Reality | None = None
     if settings.get("reality"):
         from nexusform.providers.reality import Reality

@@ -49,6 +49,8 @@ SETTINGS: Final = BlockSchema(
             "How long a step is waited for, such as 30m. Then the apply ends, and `apply -resume` goes on.",
             optional=True,
             default="30m",
+            pattern=r"(?=.*[1-9])([0-9]{1,9}(\.[0-9]{1,9})?[smh])+",
+            pattern_hint="a duration such as 30m",
         ),
     },
     {},
@@ -68,8 +70,7 @@ def make(
     from nexusform.domains.hub.providers.hub_terms import Terms
 
     timeout = parse_duration(str(settings["timeout"]))
-    if not isinstance(timeout, int | float) or timeout <= 0:
-        raise ProviderProblem(f'timeout must be a duration such as 30m, not "{settings["timeout"]}".')
+    assert not isinstance(timeout, str)  # its pattern says so
     try:
         way = way_to_hub(settings, confined=bool(confinement.root))
     except HubProblem as problem:
@@ -78,7 +79,7 @@ def make(
         manager=str(settings["field_manager"]),
         judge=str(settings["judge"]),
         read_only=settings.get("read_only") is True,
-        timeout=float(timeout),
+        timeout=timeout,
         confined=bool(confinement.root),
     )
     asked = Asked(way)

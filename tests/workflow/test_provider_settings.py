@@ -1,0 +1,66 @@
+"""What is wrong in the settings of providers is told at once, each at its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+WRONG = """\
+provider "fleet" {
+  field_manager = "a b"
+  judge         = "maybe"
+  timeout       = "soon"
+}
+provider "simulated" {
+  fault {
+    address   = "*"
+    operation = "create"
+    delay     = "a while"
+  }
+  fault {
+    address   = "*"
+    operation = "dance"
+  }
+}
+provider "azure" {
+  subscription_id = "ours"
+}
+"""
+
+
+def test_every_wrong_setting_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(WRONG)
+    assert run(["plan"]) == 1
+    said = capsys.readouterr().err
+    told = [number for number in range(1, 25) if f"main.nf.hcl line {number}:" in said]
+    assert told == [2, 3, 4, 10, 14, 18]
+    assert '"timeout" must be a duration such as 30m, not "soon".' in " ".join(said.replace("│", "").split())
+
+
+@pytest.mark.parametrize("timeout", ["0s", "", "-1m", "30", "1d"])
+def test_a_step_is_waited_for_longer_than_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], timeout: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(f'provider "fleet" {{ timeout = "{timeout}" }}\n')
+    assert run(["plan"]) == 1
+    assert "must be a duration such as 30m" in capsys.readouterr().err
+
+
+def test_the_answers_of_all_planted_faults_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fault = '  fault {{\n    address   = "*"\n    operation = "read"\n    answer    = {{ "{}" = 1 }}\n  }}\n'
+    blocks = fault.format("a b") + fault.format("c d")
+    Path("main.nf.hcl").write_text(f'provider "simulated" {{\n{blocks}}}\n')
+    assert run(["plan"]) == 1
+    said = capsys.readouterr().err
+    assert 'answer names "a b"' in said
+    assert 'answer names "c d"' in said
