@@ -106,19 +106,18 @@ def _unknown_provider(name: str, known: Collection[str], span: Span, header: str
 
 
 def _ignored_problems(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
-    """Names in `ignore_changes` that the type does not have: a change there would not be ignored."""
+    """Paths in `ignore_changes` at which the type has nothing: a change there would not be ignored."""
     for block in module.resources.values():
         schema = managed.get(block.type) if block.mode == "managed" else None
-        if schema is None:
+        if schema is None or not block.lifecycle.ignore_changes:
             continue
-        known = [name for name, _ in implied_type(schema).attributes]
-        for name in [str(path[0]) for path in block.lifecycle.ignore_changes]:
-            if name not in known:
-                hint = did_you_mean(name, known)
-                detail = (
-                    f'{block.type} has no argument or block "{name}" that ignore_changes could name.{hint}'
-                )
-                yield error("unsupported-attribute", detail, block.lifecycle.span, block=block.header)
+        from nexusform.configuration.ignored_changes import never_there
+
+        lifecycle = block.lifecycle
+        for path, span in zip(lifecycle.ignore_changes, lifecycle.ignored_at, strict=True):
+            detail = never_there(block.type, schema, path)
+            if detail:
+                yield error("unsupported-attribute", detail, span, block=block.header)
 
 
 def _trigger_problems(module: Module) -> Iterator[Diagnostic]:

@@ -26,6 +26,7 @@ from nexusform.language.bodies import BodySchema, Content, content
 from nexusform.language.syntax import nodes as syntax
 from nexusform.plain_data import PathStep
 from nexusform.schema import BlockSchema
+from nexusform.source import Span
 
 _PROVIDER_KEY = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)?")
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
@@ -193,12 +194,13 @@ def _lifecycle(parts: Content, mode: Mode, problems: list[Diagnostic]) -> Lifecy
     inner, wrong = content(block.body, _LIFECYCLES[mode])
     problems.extend(wrong)
     arguments = inner.attributes
-    ignore_all, ignored = _ignore_changes(arguments.get("ignore_changes"), problems)
+    ignore_all, ignored, ignored_at = _ignore_changes(arguments.get("ignore_changes"), problems)
     return Lifecycle(
         create_before_destroy=constant_flag(arguments.get("create_before_destroy"), problems, default=False),
         prevent_destroy=constant_flag(arguments.get("prevent_destroy"), problems, default=False),
         ignore_all=ignore_all,
         ignore_changes=ignored,
+        ignored_at=ignored_at,
         replace_triggered_by=_triggers(arguments.get("replace_triggered_by"), problems),
         preconditions=decode_conditions(inner.blocks, "precondition", problems),
         postconditions=decode_conditions(inner.blocks, "postcondition", problems),
@@ -208,19 +210,21 @@ def _lifecycle(parts: Content, mode: Mode, problems: list[Diagnostic]) -> Lifecy
 
 def _ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
-) -> tuple[bool, tuple[tuple[PathStep, ...], ...]]:
-    """Whether all changes are ignored, and the paths of those that are."""
+) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
+    """Whether all changes are ignored, the paths of those that are, and where each is written."""
     if attribute is None:
-        return False, ()
+        return False, (), ()
     if keyword(attribute) == "all":
-        return True, ()
+        return True, (), ()
     paths: list[tuple[PathStep, ...]] = []
+    places: list[Span] = []
     for item in listed_expressions(attribute, problems):
         traversal = reference(item, problems)
         path = relative_path(traversal, problems) if traversal is not None else None
-        if path is not None:
+        if traversal is not None and path is not None:
             paths.append(path)
-    return False, tuple(paths)
+            places.append(traversal.span)
+    return False, tuple(paths), tuple(places)
 
 
 def _triggers(

@@ -69,6 +69,7 @@ class Lifecycle(Struct, frozen=True):
     prevent_destroy: bool = False
     ignore_all: bool = False
     ignore_changes: tuple[tuple[str | int, ...], ...] = ()
+    ignored_at: tuple[Span, ...] = ()
     replace_triggered_by: tuple[Expression, ...] = ()
     preconditions: tuple[Condition, ...] = ()
     postconditions: tuple[Condition, ...] = ()

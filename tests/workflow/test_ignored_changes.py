@@ -1,0 +1,96 @@
+"""What `ignore_changes` names is left as it stands, or the plan says why nothing can stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+
+PLACEMENT = """\
+resource "fleet_cluster_resource_placement" "web" {{
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }}
+  policy {{
+    placement_type     = "PickN"
+    number_of_clusters = 1
+  }}
+  lifecycle {{
+    ignore_changes = [{}]
+  }}
+}}
+"""
+CLUSTER = """\
+resource "nexus_kubernetes_cluster" "web" {{
+  site_id = "s"
+  lifecycle {{
+    ignore_changes = [{}]
+  }}
+}}
+"""
+HEEDED = {
+    PLACEMENT: (
+        "policy",
+        "policy.number_of_clusters",
+        'policy["number_of_clusters"]',
+        "policy.toleration[0].key",
+        "resource_selector[1].label_selector.match_labels.app",
+        "resource_selector",
+    ),
+    CLUSTER: ('agent_pool["np1"].count', "agent_pool.np1.labels.tier", "control_plane.count"),
+}
+REFUSED = (
+    (PLACEMENT, "policy[0].number_of_clusters", "write policy.number_of_clusters"),
+    (PLACEMENT, "policy[0]", "write policy"),
+    (PLACEMENT, "policy.toleration.key", "write policy.toleration[0].key"),
+    (PLACEMENT, "resource_selector.name", "write resource_selector[0].name"),
+    (PLACEMENT, "policy.numberOfClusters", 'Did you mean "number_of_clusters"'),
+    (PLACEMENT, "resource_selector[0].nmae", 'Did you mean "name"'),
+    (PLACEMENT, "polcy.number_of_clusters", 'Did you mean "policy"'),
+    (PLACEMENT, "policy.number_of_clusters.x", "Nothing is inside of policy.number_of_clusters"),
+    (PLACEMENT, "policy.affinity[0].cluster_affinity", "write policy.affinity.cluster_affinity"),
+    (CLUSTER, "agent_pool[0].count", "named by their labels"),
+    (CLUSTER, 'agent_pool["np1"].cuont', 'Did you mean "count"'),
+    (CLUSTER, 'agent_pool["np1"].labels[0]', 'write agent_pool.np1.labels["0"]'),
+    (CLUSTER, "control_plane[0].count", "write control_plane.count"),
+)
+
+
+Validated = Callable[..., str]
+
+
+@pytest.fixture
+def validated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Validated:
+    def call(block: str, *paths: str) -> str:
+        monkeypatch.chdir(tmp_path)
+        Path("main.nf.hcl").write_text(block.format(", ".join(paths)))
+        run(["validate"])
+        return " ".join(capsys.readouterr().err.replace("│", "").split())
+
+    return call
+
+
+@pytest.mark.parametrize("block", HEEDED)
+def test_a_path_that_may_be_there_is_taken(validated: Validated, block: str) -> None:
+    assert "Unsupported attribute" not in validated(block, *HEEDED[block])
+
+
+@pytest.mark.parametrize(("block", "path", "words"), REFUSED)
+def test_a_path_that_is_never_there_is_refused_with_the_one_to_write(
+    validated: Validated, block: str, path: str, words: str
+) -> None:
+    said = validated(block, path)
+    assert "Unsupported attribute on main.nf.hcl line" in said
+    assert words in said
+
+
+def test_all_of_them_are_told(validated: Validated) -> None:
+    refused = [path for block, path, _ in REFUSED if block == PLACEMENT]
+    assert validated(PLACEMENT, *refused).count("Unsupported attribute") == len(refused)
