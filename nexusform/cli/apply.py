@@ -196,7 +196,7 @@ def _finish_first(run: Run, job: _Job) -> int:
         return 1
     if asks and not _agreed_to_finish(job.voice, rest):
         return 1
-    job.voice.notice(f"Finishing an earlier apply first: {counted(rest.steps, 'step')} left.")
+    job.voice.notice(f"Finishing an earlier apply first. {rest.left}.")
     outcome = _carry_out_rest(run, job, rest)
     run.stored = Stored(outcome.applied.state, digest=state_digest(outcome.applied.state))
     return _exit_code(outcome)
@@ -246,8 +246,9 @@ def _discard(flags: ApplyFlags) -> int:
         job.voice.diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        dropped = f"Dropped {counted(steps, 'step')} of an earlier apply."
-        job.voice.notice(dropped if steps else "No apply had left anything to do.")
+        done = "Dropped what was left of an earlier apply: its end, for its steps were done."
+        dropped = f"Dropped {counted(steps, 'step')} of an earlier apply." if steps else done
+        job.voice.notice("No apply had left anything to do." if steps is None else dropped)
         return 0
 
     return _run(job, opened.project, drop)
@@ -408,9 +409,9 @@ def _agreed_to_finish(voice: Voice, rest: Rest) -> bool:
     assert isinstance(voice, TextVoice), "only people are asked"
     screen = voice.screen
     answer = screen.ask(
-        f"An earlier apply was interrupted. Finish its {counted(rest.steps, 'step')} first?",
-        "  They are done as they were planned. Only 'yes' will be accepted;\n"
-        "  `nexusform apply -discard` drops them.",
+        f"An earlier apply was interrupted. {rest.left}. Finish it first?",
+        "  It is done as it was planned. Only 'yes' will be accepted;\n"
+        "  `nexusform apply -discard` drops it.",
     )
     if answer != "yes":
         screen.out("\nApply cancelled.")

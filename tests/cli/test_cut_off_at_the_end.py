@@ -1,4 +1,4 @@
-"""A saved plan whose apply died in its last calls: all is done, and saying so is no error."""
+"""An apply that died in its last calls: all is done, and saying so is no error."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +18,14 @@ output "id" {
 """
 
 
-def test_it_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+Dies = Callable[..., None]
+
+
+@pytest.fixture
+def dies_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dies:
+    """Applies, and dies before its end is recorded."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(TEXT)
-    assert run(["plan", "-out=p"]) == 0
     note: Callable[..., None] = Recorder.note
 
     def dying(self: Recorder, record: object) -> None:
@@ -32,12 +34,52 @@ def test_it_is_complete(
             raise KeyboardInterrupt
         note(self, record)
 
-    monkeypatch.setattr(Recorder, "note", dying)
-    assert run(["apply", "p"]) != 0
-    monkeypatch.setattr(Recorder, "note", note)
+    def call(*words: str) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Recorder, "note", dying)
+            assert run(["apply", *words]) != 0
+
+    return call
+
+
+def test_it_is_complete(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "-out=p"]) == 0
+    dies_at_the_end("p")
     capsys.readouterr()
     assert run(["apply", "p"]) == 0
     assert "All steps of this plan were done" in capsys.readouterr().out
     assert run(["output", "-raw", "id"]) == 0
     assert capsys.readouterr().out == "lab"
     assert run(["apply", "p"]) == 1  # applied once, and wholly
+
+
+# what is asked for after the kill, with another configuration or the same, and what is said of what is left
+AFTER = (
+    (("plan",), TEXT, "`nexusform apply -resume` records it."),
+    (("apply", "-auto-approve"), TEXT, "Finishing an earlier apply first."),
+    (("apply", "-auto-approve"), f"{TEXT}# more", "The configuration is another one since."),
+)
+
+
+@pytest.mark.parametrize(("words", "text", "said"), AFTER)
+def test_no_steps_are_said_to_be_left(
+    dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str, said: str
+) -> None:
+    dies_at_the_end("-auto-approve")
+    Path("main.nf.hcl").write_text(text)
+    capsys.readouterr()
+    run(list(words))
+    both = capsys.readouterr()
+    told = " ".join((both.out + both.err).replace("│", " ").split())
+    assert "All its steps were done, and its end was not recorded any more." in told
+    assert said in told
+    assert "0 steps" not in told
+
+
+def test_what_is_left_of_it_may_be_dropped(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
+    dies_at_the_end("-auto-approve")
+    capsys.readouterr()
+    assert run(["apply", "-discard"]) == 0
+    assert "Dropped what was left of an earlier apply: its end" in capsys.readouterr().out
+    assert run(["apply", "-discard"]) == 0
+    assert "No apply had left anything to do." in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED
 from nexusform.rendering.report.folding import fold_addresses, names_text
 from nexusform.rendering.report.report import SchemaOf, is_shown, placement_words
 from nexusform.schema import BlockSchema, order_attribute
-from nexusform.words import counted, form
+from nexusform.words import counted
 
 _LONGEST_VALUE: Final = 40
 _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
@@ -404,23 +404,40 @@ def _parts(node: Difference) -> str:
     """`"1" added, "8" removed`; beyond a line, how many."""
     named, counted = [], []
     for symbol, word in _PART_WORDS:
-        names = [child.name or _short(child) for child in node.children if child.symbol == symbol]
-        if names:
-            named.append(_valued(node) if symbol == CHANGED else f"{', '.join(names)} {word}")
-            counted.append(f"{len(names)} {word}")
+        parts = [child for child in node.children if child.symbol == symbol]
+        if not parts:
+            continue
+        count = f"{len(parts)} {word}"
+        counted.append(count)
+        if not all(map(_part_name, parts)):
+            named.append(count)
+        elif symbol == CHANGED:
+            named.append(_valued(parts))
+        else:
+            named.append(f"{', '.join(map(_part_name, parts))} {word}")
     if not named:
         return "changed"
     text = ", ".join(named)
     return text if len(text) <= _LONGEST_VALUE else ", ".join(counted)
 
 
-def _valued(node: Difference) -> str:
+def _valued(changed: Sequence[Difference]) -> str:
     """The entries that change with their values: `tier "core" -> "edge"`."""
-    changed = [child for child in node.children if child.symbol == CHANGED]
-    texts = [_scalars(child) if child.kind is NodeKind.LEAF else "changed" for child in changed]
-    return ", ".join(f"{child.name} {text}".strip() for child, text in zip(changed, texts, strict=True))
+    texts = []
+    for child in changed:
+        is_leaf = child.kind is NodeKind.LEAF
+        name = child.name if is_leaf else _part_name(child)
+        texts.append(f"{name} {_scalars(child) if is_leaf else 'changed'}".strip())
+    return ", ".join(texts)
 
 
-def _short(node: Difference) -> str:
-    """An element without a name, in a word."""
-    return _leaf(node) if node.kind is NodeKind.LEAF else form(1, "item")
+# The attributes by which people tell the elements of a list apart.
+_NAMING: Final = ("name", "type", "cluster_name", "key")
+
+
+def _part_name(node: Difference) -> str:
+    """What a part is called: by its name, as a value, or by what tells it apart; "" for nothing of these."""
+    if node.name or node.kind is NodeKind.LEAF:
+        return node.name or _leaf(node)
+    naming = {child.name: child for child in node.children if child.kind is NodeKind.LEAF}
+    return next((_leaf(naming[name]) for name in _NAMING if name in naming), "")

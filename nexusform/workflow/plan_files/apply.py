@@ -125,11 +125,12 @@ def _followed(run: Run, plan: Plan, opening: Sequence[Record], plan_digest: str)
 
 def _planned_anew(remaining: Remaining, plan: Plan) -> Diagnostic:
     partial = "; -target and -exclude left the rest out" if plan.targets or plan.excludes else ""
+    left = counted(remaining.left, "step") if remaining.left else "nothing but its end"
     return warning(
         "earlier-steps-were-planned-anew",
-        f"An earlier apply (serial {remaining.serial}) left {counted(remaining.left, 'step')} undone. This "
-        "plan was made of what stands since and took the place of that one: what of it was still to do is "
-        f"among the steps of this plan{partial}.",
+        f"An earlier apply (serial {remaining.serial}) left {left} undone. This plan was made "
+        "of what stands since and took the place of that one: what of it was still to do is among the steps "
+        f"of this plan{partial}.",
     )
 
 

@@ -13,7 +13,7 @@ from nexusform.diagnostics import Diagnostic, error, has_errors, warning
 from nexusform.plans.plan import Plan, StepKind
 from nexusform.state import codec
 from nexusform.state_ports import BackendProblem, StateBackend
-from nexusform.words import counted
+from nexusform.words import counted, form
 from nexusform.workflow.opening.place import Place
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored import Stored, read_stored
@@ -38,6 +38,13 @@ class Rest(Struct, frozen=True):
     def steps(self) -> int:
         """How many steps ask a provider or forget something."""
         return sum(1 for step in self.plan.steps if step.kind is not StepKind.GATE)
+
+    @property
+    def left(self) -> str:
+        """`3 steps of it are left`, as a sentence without its stop."""
+        if not self.steps:
+            return "All its steps were done, and its end was not recorded any more"
+        return f"{counted(self.steps, 'step')} of it {form(self.steps, 'is', 'are')} left"
 
 
 def rest_of(stored: Stored, place: Place) -> tuple[Rest | None, list[Diagnostic]]:
@@ -64,9 +71,9 @@ def rest_of(stored: Stored, place: Place) -> tuple[Rest | None, list[Diagnostic]
 def _changed_since(rest: Rest, left_at: int, now: int) -> Diagnostic:
     return error(
         "the-state-changed-since-the-apply",
-        f"{counted(rest.steps, 'step')} of an earlier apply are left. It left the state at serial {left_at}, "
-        f"and it has serial {now} now, so they may not be right any more. `nexusform apply -discard` drops "
-        "them; then plan again.",
+        f"An earlier apply was not ended. {rest.left}. It left the state at serial {left_at}, and it has "
+        f"serial {now} now, so what is left may not be right any more. `nexusform apply -discard` drops it; "
+        "then plan again.",
     )
 
 
@@ -79,10 +86,11 @@ def remarks_on_rest(stored: Stored, place: Place) -> list[Diagnostic]:
 
 
 def _killed(rest: Rest) -> Diagnostic:
+    them = form(rest.steps, "it", "them")
+    does = f"does {them} as planned, `nexusform apply -discard` drops {them}" if rest.steps else "records it"
     return warning(
         "an-earlier-apply-was-interrupted",
-        f"{counted(rest.steps, 'step')} of it are left. `nexusform apply -resume` does them as they were "
-        "planned, `nexusform apply -discard` drops them. This plan is made of what stands now.",
+        f"{rest.left}. `nexusform apply -resume` {does}. This plan is made of what stands now.",
     )
 
 
@@ -102,8 +110,8 @@ def differences(run: Run, rest: Rest) -> list[Diagnostic]:
     return [
         error(
             "an-earlier-apply-was-interrupted",
-            f"{counted(rest.steps, 'step')} of it are left. {why} `nexusform apply -resume` does what was "
-            "begun, as it was planned; `nexusform apply -discard` drops it.",
+            f"{rest.left}. {why} `nexusform apply -resume` ends what was begun, as it was planned; "
+            "`nexusform apply -discard` drops it.",
         )
     ]
 
@@ -126,13 +134,13 @@ def find_rest(place: Place) -> tuple[Rest | None, StateBackend | None, list[Diag
     return rest, backend, [*problems, *wrong]
 
 
-def discard(run: Run) -> tuple[int, list[Diagnostic]]:
-    """Drop what is left; how many steps it was."""
+def discard(run: Run) -> tuple[int | None, list[Diagnostic]]:
+    """Drop what is left; how many steps it was, None when no apply had left anything."""
     remaining = run.stored.remaining
     if remaining is None:
-        return 0, []
+        return None, []
     try:
         run.project.backend.compact(codec.encode(run.stored.state))
     except BackendProblem as problem:
-        return 0, [error("the-state-cannot-be-written", str(problem))]
+        return None, [error("the-state-cannot-be-written", str(problem))]
     return remaining.left, []

@@ -103,6 +103,10 @@ def test_words_of_a_hub_are_its_own_and_no_change(hub: Front, controller: Contro
     names = {name: placement[name] for name in ("apiVersion", "kind")}
     hub.put({**names, "metadata": {"name": "web"}, "status": status})
     assert "No changes." in told("plan")[1]
+    status["conditions"] = status["conditions"][:3]
+    hub.put({**names, "metadata": {"name": "web"}, "status": status})
+    said = told("plan", "-refresh-only")[1]
+    assert "~ fleet_cluster_resource_placement.web conditions 3 removed" in said
 
 
 def test_what_stands_of_many_placements_is_listed_once(hub: Front, told: Told) -> None:

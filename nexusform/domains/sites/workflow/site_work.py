@@ -299,8 +299,8 @@ def _compared(task: Task, site: SiteEntry, kept: _Kept, problems: Sequence[Diagn
         return replace(found, status=Status.APPLIED, held=False, serial=run.stored.state.serial)
     if rest is not None and rest.killed:
         why = (
-            f"An earlier apply of this site was interrupted, and {rest.steps} steps of it are left. Go on "
-            "with the plan that was begun (-resume)."
+            f"An earlier apply of this site was interrupted. {rest.left}. Go on with the plan that was begun "
+            "(-resume)."
         )
         return Answer(name, Status.REFUSED, why)
     plan = run.plan(_options(task, site)).plan
