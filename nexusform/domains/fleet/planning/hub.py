@@ -36,6 +36,7 @@ from nexusform.domains.fleet.planning.world import (
     FleetMemberState,
     ShownHub,
 )
+from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.staged import transition_problem
 from nexusform.domains.fleet.scheduling.validation import sentence
 from nexusform.domains.pods.importers.kubernetes_manifests import (
@@ -116,6 +117,24 @@ class Hub(Struct, dict=True):
         namespaces = {each.name for each in replaced if (each.group, each.kind) == ("", "Namespace")}
         inside = [each for each in unwrapped(self.before[0]).manifests if each.namespace in namespaces]
         return frozenset(workload.key for workload in workloads_of((*replaced, *inside)).workloads)
+
+    def budget_of(self, placement: str) -> DisruptionBudget | None:
+        """The disruption budget of a placement: of this plan, or one that stands there and stays."""
+        _, budget = self.budgets.get(placement, (None, None))
+        return budget.budget if budget is not None else self._standing_budgets.get(placement)
+
+    @cached_property
+    def _standing_budgets(self) -> Mapping[str, DisruptionBudget]:
+        """What hubs show, and what state has that this plan leaves alone; not what this plan deletes."""
+        budgets = dict(self.shown.budgets)
+        for instance in self.former:
+            assert instance.type.fleet is not None
+            was = instance.type.fleet(instance.before or {})
+            if isinstance(was, FleetBudget) and instance.going:
+                budgets.pop(was.placement, None)
+            elif isinstance(was, FleetBudget):
+                budgets.setdefault(was.placement, was.budget)
+        return budgets
 
     def take(self, instance: Instance) -> None:
         """Add what an instance is."""

@@ -228,8 +228,7 @@ def evict_once(placements: Mapping[str, PlacementPlan], hub: Hub) -> list[Diagno
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
         target = _target(placement) if placement is not None else None
-        _, budget = hub.budgets.get(eviction.placement, (None, None))
-        outcome = evict(eviction.cluster, target, budget.budget if budget is not None else None)
+        outcome = evict(eviction.cluster, target, hub.budget_of(eviction.placement))
         if placement is not None:
             placement.evictions = (*placement.evictions, (eviction.name, outcome))
         if not outcome.executed:

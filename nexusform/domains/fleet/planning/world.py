@@ -13,8 +13,15 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.configuration.declared.configuration import ResourceBlock
-from nexusform.domains.fleet.importers.fleet_model import BegunRun, FleetMember, FleetObject, FleetOverride
+from nexusform.domains.fleet.importers.fleet_model import (
+    BegunRun,
+    FleetBudget,
+    FleetMember,
+    FleetObject,
+    FleetOverride,
+)
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
+from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.kubernetes.matching import Taint
@@ -209,8 +216,8 @@ class ShownHub(Struct, frozen=True):
     ended without success. `objects` are those that a hub which is there holds beside the configuration's.
     `asked` are the evictions, by name, and the runs, by key, that the hub has not taken up yet. `overrides`
     are the snapshots of overrides by their names, `taken_along` those names by run and cluster, `overriding`
-    the overrides as they stand on a hub that is there. `unread`: a hub that is named could not be read, so
-    nobody knows its members.
+    the overrides as they stand on a hub that is there, `budgets` the disruption budgets by their placement.
+    `unread`: a hub that is named could not be read, so nobody knows its members.
     """
 
     placements: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
@@ -224,6 +231,7 @@ class ShownHub(Struct, frozen=True):
     overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
     taken_along: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     overriding: tuple[FleetOverride, ...] = ()
+    budgets: Mapping[str, DisruptionBudget] = field(default_factory=dict)
     unread: bool = False
 
     def of(self, instance: Instance) -> Mapping[str, Any]:
@@ -245,10 +253,12 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
     asked: set[str] = set()
     overrides: dict[str, FleetOverride] = {}
     overriding: list[FleetOverride] = []
+    budgets: dict[str, DisruptionBudget] = {}
     taken_along: dict[str, Mapping[str, Sequence[str]]] = {}
     types = request.registries.resource_types
     for _, attributes in read_by(Kind.HUB_EXPORT, request, evaluation):
         overrides |= _overrides(attributes, types)
+        budgets |= _budgets(attributes, types)
         for key, shown_placement in (attributes.get("placements") or {}).items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **shown_placement}
@@ -281,6 +291,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
         overrides=overrides,
         taken_along=taken_along,
         overriding=tuple(overriding),
+        budgets=budgets,
         unread=any(read is None for _, read in _data_blocks(Kind.HUB_EXPORT, request, evaluation)),
     )
 
@@ -317,11 +328,24 @@ def _standing_overrides(
 ) -> Iterator[FleetOverride]:
     """The overrides that stand on a hub."""
     for maps, resource_type in _OVERRIDE_MAPS:
-        for manifest in (shown.get(maps) or {}).values():
-            metadata = json.decode(manifest)["metadata"]
-            override = _read(types, resource_type, {**metadata, "manifest": manifest})
+        for override in _standing(shown, maps, types, resource_type):
             if isinstance(override, FleetOverride):
                 yield override
+
+
+def _budgets(shown: Mapping[str, Any], types: Mapping[str, ResourceType]) -> dict[str, DisruptionBudget]:
+    """The disruption budgets that stand on a hub, by their placement."""
+    standing = _standing(shown, "placement_disruption_budgets", types, "fleet_placement_disruption_budget")
+    return {each.placement: each.budget for each in standing if isinstance(each, FleetBudget)}
+
+
+def _standing(
+    shown: Mapping[str, Any], maps: str, types: Mapping[str, ResourceType], resource_type: str
+) -> Iterator[FleetObject | None]:
+    """What a hub shows of a kind, read as the blocks of its resource type are."""
+    for manifest in (shown.get(maps) or {}).values():
+        metadata = json.decode(manifest)["metadata"]
+        yield _read(types, resource_type, {**metadata, "manifest": manifest})
 
 
 _OVERRIDE_MAPS: Final = (

@@ -1,0 +1,74 @@
+"""A disruption budget that somebody else wrote on a hub is in the forecast of an eviction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front
+from tests.domains.hub.test_fleet_provider import write
+
+EVICTION = """
+resource "fleet_placement_eviction" "lon1" {
+  provider       = fleet
+  name           = "lon1"
+  placement_name = "web"
+  cluster_name   = "lon1"
+}
+"""
+OURS = """
+resource "fleet_placement_disruption_budget" "web" {{
+  provider      = fleet
+  name          = "web"
+  min_available = "{}"
+}}
+"""
+PLACEMENT = "fleet_cluster_resource_placement.web"
+BLOCKED = "eviction-is-not-executed fleet_placement_eviction.lon1: Eviction is blocked by specified"
+
+
+def budget(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacementDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": spec,
+    }
+
+
+@pytest.fixture
+def placed(hub: Front, told: Told) -> Front:
+    """A placement on two clusters."""
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    return hub
+
+
+@pytest.mark.parametrize(("least", "blocked"), [(2, True), (1, False)])
+def test_it_decides_with_the_others(placed: Front, told: Told, least: int, *, blocked: bool) -> None:
+    placed.put(budget(minAvailable=least), "kubectl")
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(EVICTION)
+    code, said = told("plan")
+    assert code == 0, said
+    assert (BLOCKED in said) is blocked
+
+
+@pytest.mark.our_hub_alone("what is planned is the same")
+@pytest.mark.usefixtures("placed")
+def test_one_that_the_plan_changes_or_deletes_counts_as_it_will_be(told: Told) -> None:
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text + OURS.format(2))
+    assert told("apply", "-auto-approve")[0] == 0
+    Path("main.nf.hcl").write_text(text + OURS.format(2) + EVICTION)
+    assert BLOCKED in told("plan")[1]
+    # -target leaves the budget as it stands
+    aimed = [f"-target={each}" for each in ("fleet_placement_eviction.lon1", PLACEMENT)]
+    assert BLOCKED in told("plan", *aimed)[1]
+    for after in (OURS.format(1), ""):
+        Path("main.nf.hcl").write_text(text + after + EVICTION)
+        code, said = told("plan")
+        assert (code, "eviction-is-not-executed" in said) == (0, False), said
