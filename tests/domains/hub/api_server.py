@@ -13,7 +13,7 @@ from httpx2 import Client, HTTPError, Response
 
 from nexusform.domains.hub.api.hub_kinds import READ, WORK
 from tests.domains.hub.api_programs import APPLY, MERGE, ApiPrograms
-from tests.domains.hub.hub_front import PLURALS, Body, Front, group_of, merged
+from tests.domains.hub.hub_front import PLURALS, Body, Front, merged, path_of_kind, version_of_kind
 
 _ACTS = (
     0.5  # seconds between what the controller does while a watch goes on; it acts at every request besides
@@ -39,7 +39,7 @@ class ApiServer(Front):
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         found = self._listed.get(kind)
         if found is None:
-            answer = self._ask("GET", _path(kind)).json()
+            answer = self._ask("GET", path_of_kind(kind)).json()
             named = {"apiVersion": answer["apiVersion"], "kind": kind}
             found = self._listed[kind] = [{**named, **each} for each in answer["items"]]
         return [each for each in found if not namespace or each["metadata"].get("namespace") == namespace]
@@ -58,8 +58,9 @@ class ApiServer(Front):
             if before is not None and merged(copy.deepcopy(before), body) == before:
                 return before
             self._listed.pop(kind, None)
-            path, query = _path(kind, namespace), {"fieldManager": manager}
+            path, query = path_of_kind(kind, namespace), {"fieldManager": manager}
             rest = {each: value for each, value in body.items() if each != "status"}
+            rest["apiVersion"] = version_of_kind(kind)
             if before is None:
                 after = self._written("POST", path, query, rest)
             else:
@@ -189,14 +190,6 @@ def _let_bob_read(ask: Callable[..., Response]) -> None:
     ask("POST", f"{_RBAC}/clusterrolebindings", {}, binding)
 
 
-def _path(kind: str, namespace: str = "") -> str:
-    group = group_of(kind)
-    plural = next(each for (of, each), (served, _) in PLURALS.items() if (of, served) == (group, kind))
-    version = "v1beta1" if group.endswith("fleet.io") else "v1"
-    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
-
-
 def _path_of(body: Body) -> str:
     metadata = body["metadata"]
-    return f"{_path(body['kind'], metadata.get('namespace', ''))}/{metadata['name']}"
+    return f"{path_of_kind(body['kind'], metadata.get('namespace', ''))}/{metadata['name']}"

@@ -220,6 +220,20 @@ def group_of(kind: str) -> str:
     return next(group for (group, _), (served, _) in PLURALS.items() if served == kind)
 
 
+def version_of_kind(kind: str) -> str:
+    """The version in which every kind is served, with its group."""
+    group = group_of(kind)
+    return f"{group}/v1beta1" if group.endswith("fleet.io") else f"{group}/v1".lstrip("/")
+
+
+def path_of_kind(kind: str, namespace: str = "") -> str:
+    """Where the objects of a kind are served, of all namespaces or of one."""
+    group = group_of(kind)
+    plural = next(each for (of, each), (served, _) in PLURALS.items() if (of, served) == (group, kind))
+    root = f"/apis/{version_of_kind(kind)}" if group else f"/api/{version_of_kind(kind)}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
 def merged(before: Any, sent: Any) -> Any:
     """What a merge patch makes of a value, which it changes."""
     if isinstance(before, dict) and isinstance(sent, dict):

@@ -73,7 +73,7 @@ class HubServer(Front):
             metadata["creationTimestamp"] = "2026-11-21T02:11:18Z"
         elif _without_versions(before) == _without_versions(after):
             return before
-        elif before.get("spec") != after.get("spec"):
+        elif before.get("spec") != after.get("spec") or _begins_to_go(before, after):
             metadata["generation"] = before["metadata"]["generation"] + 1
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
@@ -154,7 +154,7 @@ class HubServer(Front):
         resource, name, sub = named
         sent.setdefault("metadata", {})
         after = copy.deepcopy(before or {})
-        if sub == "status":
+        if sub == "status" and before is not None:
             after["status"] = {**(after.get("status") or {}), **(sent.get("status") or {})}
             return after
         if "apply" in query.get("#type", ""):
@@ -326,6 +326,11 @@ def _take_out(body: Body, path: tuple[str, ...]) -> None:
             _take_out(body, tuple(above))
 
 
+def _begins_to_go(before: Body, after: Body) -> bool:
+    """Whether an object is being deleted from now on, held by its finalizers."""
+    return "deletionTimestamp" not in before["metadata"] and "deletionTimestamp" in after["metadata"]
+
+
 def _without_versions(body: Body) -> Body:
     rest = copy.deepcopy(body)
     for name in ("resourceVersion", "generation"):
@@ -368,6 +373,8 @@ def _defaults(kind: str, body: Body) -> None:
     for selector in spec.get("resourceSelectors") or ():
         selector.setdefault("selectionScope", "NamespaceWithResources")
     spec.setdefault("revisionHistoryLimit", 10)
+    if kind == "ClusterResourcePlacement":
+        spec.setdefault("statusReportingScope", "ClusterScopeOnly")
     if isinstance(spec.get("policy"), dict):
         spec["policy"].setdefault("placementType", "PickAll")
 
