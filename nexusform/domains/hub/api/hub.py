@@ -24,6 +24,8 @@ CONTEXT: Final = "NF_FLEET_CONTEXT"
 _OF_KUBECTL: Final = "KUBECONFIG"
 _AT_HOME: Final = "~/.kube/config"
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
+_PLUG_IN_HEARS: Final = "KUBERNETES_EXEC_INFO"
+_KNOWN_PLUG_IN: Final = "client.authentication.k8s.io/v1beta1"
 _PAGE: Final = 500
 _AGAIN: Final = 3  # how often a list is begun again that grew too old
 _PATIENCE: Final = 90.0  # seconds of asking again
@@ -369,6 +371,7 @@ def _client(way: Way) -> tuple[Any, str]:
         config = KubeConfig.from_file(source) if source else KubeConfig.from_service_account()
         one = config.get(way.context or None)
         assert one is not None
+        _tell_plug_in(one.user)
         parameters = client_adapter.ConnectionParams()
         parameters.timeout = Timeout(_SECONDS)
         return client_adapter.Client(one, parameters), str(one.cluster.server).rstrip("/")
@@ -376,6 +379,19 @@ def _client(way: Way) -> tuple[Any, str]:
         raise HubProblem(f"{named} cannot be used: {problem} is not in it.") from None
     except Exception as problem:  # noqa: BLE001 - of YAML, of records, of certificates
         raise HubProblem(f"{named} cannot be used: {_first_line(problem)}.") from None
+
+
+def _tell_plug_in(user: Any) -> None:
+    """Let a plug-in know how it is asked, as kubectl does, and be of any version: lightkube tells it nothing
+    and stops at those that it does not know, but reads nothing of the answer in which versions differ.
+    """
+    if user is None or user.exec is None:
+        return
+    from lightkube.config.models import NameValue
+
+    told = {"kind": "ExecCredential", "apiVersion": user.exec.apiVersion, "spec": {"interactive": False}}
+    user.exec.env = [*(user.exec.env or ()), NameValue(_PLUG_IN_HEARS, json.dumps(told))]
+    user.exec.apiVersion = _KNOWN_PLUG_IN
 
 
 def _kubeconfig(way: Way) -> str:
