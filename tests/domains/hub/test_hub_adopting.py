@@ -5,10 +5,21 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write
 
+THEIRS = {
+    "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+    "kind": "ClusterResourcePlacement",
+    "metadata": {"name": "web"},
+    "spec": {
+        "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+        "policy": {"placementType": "PickAll"},
+    },
+}
 STAGED = """
 resource "fleet_cluster_resource_placement" "staged" {
   provider = fleet
@@ -44,3 +55,29 @@ def test_a_placement_that_awaits_its_first_run_is_taken_over(hub: Front, told: T
     assert (code, "No changes." in said) == (0, True), said
     assert {method for method, *_ in hub.log if method != "PATCH"} == {"GET"}
     assert all(dry for method, _, dry, _ in hub.log if method == "PATCH")
+
+
+def test_one_of_another_kind_that_stands_is_to_be_imported_and_not_replaced(hub: Front, told: Told) -> None:
+    hub.put(THEIRS, "kubectl")
+    hub.act()
+    write()
+    code, said = told("plan")
+    assert code == 1
+    assert "Placement type is immutable. It stands on the hub and is not in state" in said
+    assert 'to = fleet_cluster_resource_placement.web, id = "web"' in said
+    assert "-replace" not in said
+
+
+def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block(
+    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    text = Path("main.nf.hcl").read_text().replace('data "fleet_hub" "hub" {}', "")
+    required = '{\n  judge = "require"\n}'
+    Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
+    hub.close()
+    monkeypatch.setattr("nexusform.domains.hub.api.hub._FIRST_PATIENCE", 0.0)
+    code, said = told("plan")
+    assert code == 1
+    assert 'Error: Not judged on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
+    assert "cannot be asked" in said

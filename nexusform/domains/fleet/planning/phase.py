@@ -173,11 +173,21 @@ def _forbidden_changes(asked: Asked) -> Iterator[Diagnostic]:
         path: Path = ("manifest",) if in_manifest else change.path
         if path == ("policy",) and written.policy is None:
             path = ()  # the block is gone: nothing to point at but the placement
-        detail = (
-            f"{sentence(change.detail)} To make the placement anew, and with it every "
-            f"binding, plan with -replace='{instance.address}'."
-        )
+        detail = f"{sentence(change.detail)} {_way_out(instance)}"
         yield instance.problem(Problem(path, "change-not-allowed", detail))
+
+
+def _way_out(instance: Instance) -> str:
+    """What to do instead: of a placement that is not in state nothing is replaced."""
+    if instance.before is not None:
+        return (
+            f"To make the placement anew, and with it every binding, plan with -replace='{instance.address}'."
+        )
+    name = instance.type.identify(instance.config or {})
+    return (
+        "It stands on the hub and is not in state: take it over as it stands by an import block "
+        f'(to = {instance.address}, id = "{name}"), or choose another name.'
+    )
 
 
 def _conclude(

@@ -16,7 +16,7 @@ from nexusform.domains.hub.providers.hub_owners import left_to_others
 from nexusform.domains.hub.providers.hub_refusals import no_member, of_azure, stands_already
 from nexusform.domains.hub.providers.hub_terms import Terms
 from nexusform.domains.hub.providers.hub_writing import EXTERNAL, turns_external
-from nexusform.ports import ChangeRequest, ProviderProblem
+from nexusform.ports import ChangeRequest
 from nexusform.values import UNKNOWN
 from nexusform.words import counted, first_of
 
@@ -45,7 +45,7 @@ class Judging:
         self.verdict = ""  # what the hub made of the plan, in words
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
-        """What is to be said of changes, each with its number. Raises ProviderProblem."""
+        """What is to be said of changes, each with its number."""
         numbers = [n for n, request in enumerate(requests) if request.key.type not in APPROVALS]
         if not numbers or self._terms.judge == "off":
             return []
@@ -83,12 +83,12 @@ class Judging:
 
     def _unasked(self, numbers: Sequence[int], why: str) -> Iterator[Finding]:
         """One warning for the plan, or an error where the hub's judgement is required."""
-        if self._terms.judge == "require":
-            raise ProviderProblem(f'judge = "require", and the hub did not judge the plan: {why}')
-        detail = (
-            f"The hub was not asked what it makes of {counted(len(numbers), 'change')}: {why.rstrip('.')}."
-        )
-        yield numbers[0], Problem((), NOT_JUDGED, detail, Severity.WARNING)
+        changes, required = counted(len(numbers), "change"), self._terms.judge == "require"
+        detail = f"The hub was not asked what it makes of {changes}: {why.rstrip('.')}."
+        if required:
+            detail += ' judge = "require" asks for its judgement.'
+        severity = Severity.ERROR if required else Severity.WARNING
+        yield numbers[0], Problem((), NOT_JUDGED, detail, severity)
 
     # --- one change ----------------------------------------------------------------------------
 
