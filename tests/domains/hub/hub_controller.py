@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.domains.hub.hub_front import Body, Front
+from tests.domains.hub.hub_runs import carry_out
 
 _FLEET = "kubernetes-fleet.io"
 _API = f"placement.{_FLEET}/v1beta1"
@@ -61,6 +62,8 @@ class Controller:
         for placement in server.all("ClusterResourcePlacement"):
             self._place(server, placement)
         self._clean(server)
+        for run in server.all("ClusterStagedUpdateRun"):
+            self._carry_out(server, run)
         for eviction in server.all("ClusterResourcePlacementEviction"):
             if not eviction.get("status"):
                 server.put({**_names(eviction), "status": _status(1, Valid="True", Executed="True")})
@@ -79,12 +82,30 @@ class Controller:
         generation = placement["metadata"]["generation"]
         self._policy_snapshot(server, name, policy, len(clusters), generation)
         index = None if external else self._content(server, name, spec)
+        there = (
+            {each["spec"]["targetCluster"] for each in self._bindings(server, name)} if external else set()
+        )
         for cluster in clusters:
-            self._bind(server, name, cluster, index)
+            if cluster not in there:  # what is left to runs is theirs
+                self._bind(server, name, cluster, index)
         for binding in self._bindings(server, name):
             if binding["spec"]["targetCluster"] not in clusters:
                 self._let_go(server, binding)
         self._report(server, placement, clusters, external=external)
+
+    def _carry_out(self, server: Front, run: Body) -> None:
+        """Let a staged run bring what its placement selects."""
+        name = run["spec"]["placementName"]
+        placement = server.get("ClusterResourcePlacement", name)
+        if placement is None:
+            return
+        clusters = sorted(each["spec"]["targetCluster"] for each in self._bindings(server, name))
+
+        def update(cluster: str) -> bool:
+            self._bind(server, name, cluster, self._content(server, name, placement["spec"]))
+            return cluster not in self.stuck
+
+        carry_out(server, run, clusters, update)
 
     def _report(self, server: Front, placement: Body, clusters: list[str], *, external: bool) -> None:
         """The status of a placement in the words of a hub, once all is there; before, what was decided."""

@@ -1,0 +1,132 @@
+"""A staged run is waited for, up to where a person has to approve it; and an eviction is sent once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_front import Front
+from tests.domains.hub.test_fleet_provider import write, written
+
+EXTERNAL = 'strategy {\n    type = "External"\n  }'
+RUN = """
+resource "fleet_cluster_staged_update_strategy" "two" {{
+  provider = fleet
+  name     = "two"
+  stage {{
+    name = "canary"
+    label_selector {{ match_labels = {{ env = "canary" }} }}
+    after_stage_task {{ type = "Approval" }}
+  }}
+  stage {{
+    name = "rest"
+    label_selector {{ match_labels = {{ env = "prod" }} }}
+  }}
+}}
+resource "fleet_cluster_staged_update_run" "first" {{
+  provider                     = fleet
+  name                         = "first"
+  placement_name               = "web"
+  staged_rollout_strategy_name = fleet_cluster_staged_update_strategy.two.name
+  state                        = "Run"
+  {more}
+}}
+"""
+REQUEST = "first-after-canary"
+
+
+def write_run(more: str = "", timeout: str = "30m") -> None:
+    write(number=4, timeout=timeout, more=EXTERNAL)
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(RUN.format(more=more))
+
+
+def snapshots(hub: Front) -> dict[str, str]:
+    """What each cluster has been brought."""
+    bindings = [each["spec"] for each in hub.all("ClusterResourceBinding")]
+    return {each["targetCluster"]: each.get("resourceSnapshotName") or "" for each in bindings}
+
+
+def test_a_run_waits_for_a_person_and_goes_on_once_it_is_approved(hub: Front, told: Told) -> None:
+    write_run()
+    code, said = told("apply", "-auto-approve")
+    assert (code, "The apply waits" in said) == (1, True), said
+    assert f"waits for a person: {REQUEST} has to be approved" in said
+    assert snapshots(hub) == {"ams1": "", "fra1": "web-0-snapshot", "lon1": "", "par1": ""}
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (2, False), said
+    request = hub.get("ClusterApprovalRequest", REQUEST)
+    assert request is not None
+    names = {name: request[name] for name in ("apiVersion", "kind")}
+    at = "2026-11-21T02:08:43Z"
+    approved = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "Reviewed",
+        "message": "",
+        "lastTransitionTime": at,
+    }
+    hub.put({**names, "metadata": {"name": REQUEST}, "status": {"conditions": [approved]}}, "somebody")
+    hub.log.clear()
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+    assert written(hub) == []  # the run was sent before
+    code, said = told("plan", "-detailed-exitcode")
+    assert code == 0, said
+
+
+def test_an_approval_that_the_block_gives_is_granted_when_it_is_asked_for(hub: Front, told: Told) -> None:
+    write_run(f'approvals = ["{REQUEST}"]')
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert f"{REQUEST} is approved" in said
+    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+    hub.remove(hub.all("ClusterStagedUpdateRun")[0])
+    hub.log.clear()
+    code, said = told("apply", "-auto-approve")  # what is gone from the hub is a record
+    assert code == 0, said
+    assert [path for _, path in written(hub) if "updateruns" in path] == []
+    assert told("destroy", "-auto-approve")[0] == 0
+
+
+def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controller, told: Told) -> None:
+    controller.stuck.add("lon1")
+    write_run(f'approvals = ["{REQUEST}"]', timeout="2s")
+    code, said = told("apply", "-auto-approve")
+    assert (code, "The apply waits" in said) == (1, True), said
+    assert "stage rest: 2 of 3 clusters done (lon1 to come)" in said
+    controller.stuck.clear()
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+
+
+EVICTION = """
+resource "fleet_placement_eviction" "lon1" {
+  provider       = fleet
+  name           = "lon1"
+  placement_name = "web"
+  cluster_name   = "lon1"
+}
+"""
+
+
+def test_an_eviction_is_sent_once(hub: Front, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text + EVICTION)
+    code, said = told("apply", "-auto-approve")
+    assert code in (0, 2), said  # this controller evicts nobody, and who is picked again is its own
+    evictions = [path for _, path in written(hub) if path.endswith("/clusterresourceplacementevictions/lon1")]
+    assert len(evictions) == 1
+    assert told("plan", "-detailed-exitcode")[0] == 0
+    hub.remove(hub.all("ClusterResourcePlacementEviction")[0])
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+    Path("main.nf.hcl").write_text(text)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert len(hub.all("ClusterResourceBinding")) == 2
