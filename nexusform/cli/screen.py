@@ -99,9 +99,10 @@ class Screen:
 
     def ask(self, question: str, explanation: str) -> str | None:
         """Ask for a value on stdin; None when there is no answer to be had."""
-        from nexusform.rendering.notation.colours import Painter
+        from nexusform.rendering.notation.colours import Painter, wrap
 
-        self.out(f"\n{Painter(self.colour)(question, 'bold')}\n{explanation}\n")
+        asked = "\n".join(wrap(question, self.width))
+        self.out(f"\n{Painter(self.colour)(asked, 'bold')}\n{explanation}\n")
         self.out(f"  {Painter(self.colour)('Enter a value:', 'bold')} ", end="")
         sys.stdout.flush()
         answer = sys.stdin.readline()

@@ -39,7 +39,7 @@ from nexusform.rendering.page.page_parts import (
     verdict_part,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
-from nexusform.rendering.page.tiles import tiles_part
+from nexusform.rendering.page.tiles import room_heading, tiles_part
 from nexusform.rendering.report.code_origin import NOWHERE, CodeOrigin
 from nexusform.rendering.report.entries import plan_findings
 from nexusform.rendering.report.object_rows import ObjectFold, object_folds
@@ -154,7 +154,7 @@ def _head(title: str, policy: str) -> Markup:
 def _bar() -> Markup:
     """What stays in sight: the sections, which a script names, the search, and the choice of a theme."""
     sections = element("nav", element("ul", id="sections"), aria_label="Sections")
-    words = "Find a VM, cluster, rack or pod"
+    words = "Find a VM, rack, site or placement"
     off = {"autocomplete": "off", "spellcheck": "false"}
     field = element("input", type="search", id="find", placeholder=words, aria_label=words, **off)
     count = element("span", id="hit-count", class_="unseen", role="status")
@@ -213,15 +213,16 @@ def _parts(
     findings = diagnostics_part(plan_findings(plan), sources)
     sentences = [] if report.errored else verdict_sentences(plan)
     # The age of an inventory stands out when it is old.
-    shown = [(heading, sentence) for heading, sentence in sentences if heading != INVENTORY]
     tiles = tiles_part(plan, report, overview)
+    elsewhere = {INVENTORY, room_heading(plan) if tiles else ""}
+    shown = [(heading, sentence) for heading, sentence in sentences if heading not in elsewhere]
     parts: list[Part] = [verdict_part(report, overview, shown, tiles)]
     title = "What stands" if report.errored else "Map"
     map_part = section("racks", title, scripted("map")) if maps else None
     if report.errored:
         return [*parts, findings, rules_part(plan.separation_rules), map_part]
     parts += [sites_part(site_rows(plan)), map_part]
-    pools = tables_part(plan.placement_tables, plan.tie_breaks)
+    pools = tables_part(plan)
     of_domains = parts_of_domains(plan)
     parts += [each.after_map(plan) for each in of_domains]
     parts += [upgrades_part(plan.upgrades), findings, overview_part(overview), pools]

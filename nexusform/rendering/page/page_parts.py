@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from nexusform.diagnostics import Diagnostic
 from nexusform.placement_kinds.kinds import titled
-from nexusform.plans.plan import CheckResult, PlacementTable, PoolUpgrade, SeparationVerdict, Upgrade
+from nexusform.plans.plan import CheckResult, PlacementTable, Plan, PoolUpgrade, SeparationVerdict, Upgrade
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Finding, few_of_each
@@ -27,7 +27,7 @@ from nexusform.rendering.report.placement_rows import table_row
 from nexusform.rendering.report.report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADS
 from nexusform.rendering.report.room_table import RoomRow
-from nexusform.rendering.report.site_rows import SiteRow, changed_rows, other_sites
+from nexusform.rendering.report.site_rows import SiteRow, changed_rows, other_sites, site_rows
 from nexusform.rendering.report.upgrade_words import upgrade_heading, upgrade_text
 from nexusform.rendering.text.diagnostic_text import snippet_of
 from nexusform.rendering.text.stanza_text import output_lines, own_lines, stanza_text
@@ -175,8 +175,7 @@ def verdict_part(
         beside.append(element("p", report.verdict, class_="plan-line"))
         if overview.placements and not tiles:
             lines.append(element("li", overview.placements))
-        rooms = [heading for heading, _ in sentences if heading.startswith("Room on ")]
-        in_tiles = ("At stake", "Denied", *(rooms if len(rooms) == 1 else ())) if tiles else ()
+        in_tiles = ("At stake", "Denied") if tiles else ()
         lines += [
             element("li", element("b", f"{heading}: "), sentence)
             for heading, sentence in sentences
@@ -350,15 +349,16 @@ def _source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> 
 # --- tables ------------------------------------------------------------------------------------
 
 
-def tables_part(tables: Sequence[PlacementTable], tie_breaks: int) -> Part:
+def tables_part(plan: Plan) -> Part:
     """The document's table, one row per pool; with certainty where it was computed for any. Of very many
     pools those that are spread alike are one row, and all are listed in a part that is folded.
     """
+    tables = plan.placement_tables
     if not tables:
         return None
-    sure = bool(tie_breaks) and any(pool.placed for pool in tables)
+    sure = bool(plan.tie_breaks) and any(pool.placed for pool in tables)
     heads = (*TABLE_HEADS, *_SURE) if sure else TABLE_HEADS
-    every = [(*table_row(pool), *(_certainty(pool) if sure else ())) for pool in tables]
+    every = _pool_rows(plan, sure=sure)
     caption = "How each pool is spread over the racks"
     if len(every) <= MOST_ROWS:
         return section("pools", "Pools", table(caption, heads, every, firm=True))
@@ -371,6 +371,20 @@ def tables_part(tables: Sequence[PlacementTable], tie_breaks: int) -> Part:
         _left_out(len(rows) - _MOST_LINES),
         element("details", summary, table(caption, heads, every[:_MOST_LISTED], firm=True), class_="screen"),
     )
+
+
+def _pool_rows(plan: Plan, *, sure: bool) -> list[tuple[str, ...]]:
+    """A row per pool; beside other sites each cluster with its own, those of sites that change first."""
+    sites = site_rows(plan)
+    names = {site.id: site.name for site in plan.sites} if sites else {}
+    changing = {row.name for row in sites if row.changes}
+    tables = sorted(plan.placement_tables, key=lambda pool: names.get(pool.site_id) not in changing)
+    rows: list[tuple[str, ...]] = []
+    for pool in tables:
+        cluster, *other_cells = table_row(pool)
+        whose = f"{names[pool.site_id]}/" if pool.site_id in names else ""
+        rows.append((f"{whose}{cluster}", *other_cells, *(_certainty(pool) if sure else ())))
+    return rows
 
 
 _SURE: Final = ("VMs per rack certain", "Machines certain")

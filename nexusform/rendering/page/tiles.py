@@ -12,6 +12,7 @@ from nexusform.plans.impact.effects import Effect, beside_upgrades, effect_claus
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import Markup, Part, element
 from nexusform.rendering.report.overview import Overview, destroyed_clause
+from nexusform.rendering.report.placement_rows import OUTCOMES
 from nexusform.rendering.report.plain_words import room_of
 from nexusform.rendering.report.report import Report
 from nexusform.rendering.report.room_table import SiteSummary, site_rooms
@@ -59,17 +60,24 @@ def _what_happens(plan: Plan, report: Report, overview: Overview) -> Tile:
     """
     # The first is the total of several kinds.
     leaving = lost_clauses(plan)
+    coming: list[str] = []
     staying: list[str] = []
     for summary in report.summaries[1:] or report.summaries:
         noun = noun_of(summary.effects[0].kind if summary.effects else VM)
         for count, words in summary.outcomes:
             if count:
-                texts = leaving if words in summary.leaving else staying
+                texts = coming if words == OUTCOMES[Effect.PLACED] else staying
+                texts = leaving if words in summary.leaving else texts
                 texts.append(f"{counted(count, noun)} {words}")
     title = "What would move" if overview.denied else "What moves"
     touched = _touched(plan)
     if leaving:
-        return Tile(title, leaving[0], ", ".join([*leaving[1:], *staying]) + touched, "look")
+        return Tile(title, leaving[0], ", ".join([*leaving[1:], *coming, *staying]) + touched, "look")
+    if coming:
+        title = "What would come" if overview.denied else "What comes"
+        return Tile(
+            title, coming[0], ", ".join([*coming[1:], *staying, "nothing moves"]) + touched, "allowed"
+        )
     return Tile(title, "nothing", ", ".join(staying) + touched, "allowed")
 
 
@@ -93,6 +101,11 @@ def _room(plan: Plan) -> list[Tile]:
     others = len(changed) - 1
     more = f" {counted(others, 'more site')} below." if others else ""
     return [Tile(f"Room on {site.name}", large, f"{text}{more}", "look" if _loss(site) > 0 else "allowed")]
+
+
+def room_heading(plan: Plan) -> str:
+    """What the tile of the room is called, which no line below it need say again; "" where there is none."""
+    return next((tile.title for tile in _room(plan)), "")
 
 
 def _loss(site: SiteSummary) -> int:

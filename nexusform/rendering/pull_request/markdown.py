@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.plans.plan import Plan, SeparationVerdict
 from nexusform.plans.room.occupancy import MachineCount, RackCounts, changed_racks
@@ -59,7 +61,7 @@ from nexusform.rendering.report.entries import (
     subjects_of,
     whole_thoughts,
 )
-from nexusform.rendering.report.folding import instances_text
+from nexusform.rendering.report.folding import alike_groups, instances_text
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import Report, build_report, schema_lookup
@@ -199,11 +201,18 @@ def _folded_parts(
         _source_lines(plan, sources),
         _folded("Room of every site", 45, all_rooms(overview)),
         ReportPart("Every VM", 35, tuple(every_vm(plan)), lambda text: details(_EVERY_VM, text)),
-        _folded("Placements by pool", 40, placement_text(report, width=120) if report.groups else ""),
+        _folded("Placements by pool", 40, _by_pool(report)),
         _folded("Every change", 10, as_diff(every_stanza(plan, report)), "diff"),
         _folded("Changed outside of nexusform", 30, as_diff(_drift(report)), "diff"),
         _folded("Changes to outputs", 20, as_diff(outputs), "diff"),
     ]
+
+
+def _by_pool(report: Report) -> str:
+    """Every pool, and placements of which the same becomes under one heading."""
+    if not report.groups:
+        return ""
+    return placement_text(replace(report, groups=tuple(alike_groups(report.groups))), width=120)
 
 
 def _source_lines(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:

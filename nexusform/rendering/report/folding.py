@@ -10,10 +10,13 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.address import Address
+from nexusform.placement_kinds.kinds import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, all_decided
 from nexusform.rendering.notation.hcl_text import quoted
+from nexusform.rendering.report.placement_rows import PlacementGroup
 from nexusform.words import counted, first_of, spans
 
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
@@ -111,16 +114,33 @@ def instances_text(names: Iterable[str], most: int = _MOST_RUNS) -> str:
 
 
 def instance_texts(names: Iterable[str]) -> list[str]:
-    """Addresses, those of one block with numbers as keys in one: `rack.r[0..7,9]` and `rack.spare`."""
-    by_block: dict[str, list[int]] = {}
+    """Addresses, those of one block in one: `rack.r[0..7,9]`, `app["a", "c" and 280 more]`, `rack.spare`."""
+    by_block: dict[str, list[int | str]] = {}
     for name in dict.fromkeys(names):
-        block, bracket, key = name.rpartition("[")
-        number = key.removesuffix("]")
-        if bracket and number.isdecimal() and key.endswith("]"):
-            by_block.setdefault(block, []).append(int(number))
+        block, _, key = name.rpartition("[")
+        match = _KEY.fullmatch(key)
+        if block and match:
+            by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])
         else:
             by_block.setdefault(name, [])
-    return [f"{block}{keys_text(numbers)}" if numbers else block for block, numbers in by_block.items()]
+    return [f"{block}{_few_keys(keys)}" if keys else block for block, keys in by_block.items()]
+
+
+_KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
+
+
+def alike_groups(groups: Iterable[PlacementGroup]) -> list[PlacementGroup]:
+    """Placements of which the same becomes as one, under all of their names."""
+    alike: dict[object, list[PlacementGroup]] = {}
+    for group in groups:
+        key = (group.kind, group.lines) if KINDS[group.kind].by_resource else id(group)
+        alike.setdefault(key, []).append(group)
+    return [
+        replace(of_same[0], name=instances_text([group.name for group in of_same]))
+        if of_same[1:]
+        else of_same[0]
+        for of_same in alike.values()
+    ]
 
 
 def _numbers_text(prefix: str, runs: Sequence[NameRun]) -> str:
@@ -133,15 +153,42 @@ def _numbers_text(prefix: str, runs: Sequence[NameRun]) -> str:
 
 def keys_text(keys: Sequence[int | str]) -> str:
     """Instance keys as they stand in brackets: `[0..7,9]`, `["1".."8"]`, `["a", "b"]`."""
+    return _bracketed_keys(keys, [text for text, _ in _key_spans(keys)])
+
+
+def _few_keys(keys: Sequence[int | str]) -> str:
+    """The same in no more than a line has room for, and how many more there are."""
+    runs = _key_spans(keys)
+    whole = _bracketed_keys(keys, [text for text, _ in runs])
+    if len(whole) <= _LONGEST_KEYS:
+        return whole
+    shown: list[str] = []
+    hidden = len(keys)
+    for text, count in runs:
+        if shown and len(_bracketed_keys(keys, [*shown, text])) > _LONGEST_KEYS:
+            break
+        shown.append(text)
+        hidden -= count
+    if hidden:
+        shown[-1] += f" and {hidden:,} more"
+    return _bracketed_keys(keys, shown)
+
+
+def _bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> str:
+    has_names = any(isinstance(key, str) for key in keys)
+    return f"[{(', ' if has_names else ',').join(texts)}]"
+
+
+def _key_spans(keys: Sequence[int | str]) -> list[tuple[str, int]]:
+    """Keys in runs, and how many each run stands for."""
     numbers = sorted(key for key in keys if isinstance(key, int))
-    texts = [run.span for run in name_runs(map(str, numbers))]
-    names = [key for key in keys if isinstance(key, str)]
-    for run in name_runs(names):
+    texts = [(run.span, len(run.numbers)) for run in name_runs(map(str, numbers))]
+    for run in name_runs(key for key in keys if isinstance(key, str)):
         if len(run.numbers) > _LONGEST_LIST:
-            texts.append(f"{quoted(run.first)}..{quoted(run.last)}")
+            texts.append((f"{quoted(run.first)}..{quoted(run.last)}", len(run.numbers)))
         else:
-            texts += [quoted(f"{run.prefix}{number}") for number in run.numbers]
-    return f"[{(', ' if names else ',').join(texts)}]"
+            texts += [(quoted(f"{run.prefix}{number}"), 1) for number in run.numbers]
+    return texts
 
 
 # --- addresses ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -66,7 +67,7 @@ def drift_folds(drift: Iterable[Drift], schema_of: SchemaOf) -> tuple[ObjectFold
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     """Rows whose symbol and clauses are the same as one; every row is in exactly one fold."""
     listed = list(rows)
-    kinds = [(row.symbol, row.words, row.deposed, bool(row.name)) for row in listed]
+    kinds = [(row.symbol, _without_key(row), row.deposed, bool(row.name)) for row in listed]
     folds = []
     for fold in fold_addresses([row.address for row in listed], kinds):
         members = tuple(listed[position] for position in fold.members)
@@ -74,13 +75,27 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
         deposed = f" (deposed object {first_row.deposed})" if first_row.deposed else ""
         names = [row.name for row in members if row.name]
         text = names_text(names) or fold.keys
-        words = _of_each(first_row.words) if len(members) > 1 else first_row.words
+        words = _of_each(_without_key(first_row)) if len(members) > 1 else first_row.words
         folds.append(
             ObjectFold(
                 rows=members, symbol=first_row.symbol, label=f"{fold.text}{deposed}", name=text, words=words
             )
         )
     return tuple(folds)
+
+
+def _without_key(row: ObjectRow) -> tuple[str, ...]:
+    """Clauses as all say them that are called as their key is: of `ns["a"]`, `Namespace of its name`."""
+    key = row.address.key
+    if not isinstance(key, str) or key.isdecimal():
+        return row.words
+    return tuple(
+        f"{word.removesuffix(key)}of its name" if _KIND.fullmatch(word.removesuffix(key)) else word
+        for word in row.words
+    )
+
+
+_KIND: Final = re.compile(r"[A-Z][A-Za-z]+ ")  # of an object, with the gap before its name
 
 
 def _of_each(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,17 +5,23 @@ broken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
-from nexusform.placement_kinds.kinds import KINDS, VM
+from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction
-from nexusform.rendering.notation.colours import Painter, column_widths, columns, harmless, pad, wrap
-from nexusform.rendering.report.folding import PoolRow, SitePools, instances_text
+from nexusform.rendering.notation.colours import (
+    Painter,
+    column_widths,
+    columns,
+    harmless,
+    indented,
+    pad,
+    wrap,
+)
+from nexusform.rendering.report.folding import PoolRow, SitePools, alike_groups
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, line_verb, parting
 from nexusform.rendering.report.short_report import ShortReport
 from nexusform.words import counted
@@ -122,7 +128,7 @@ def _more_note(report: ShortReport) -> str:
 def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
     """What moves first, then the rest; VMs say whose they are, bindings and pods stand under a name."""
     # No VM follows a name that is not its own.
-    ordered = sorted(_alike_as_one(groups), key=lambda group: (group.kind != VM, not _moves(group)))
+    ordered = sorted(alike_groups(groups), key=lambda group: (group.kind != VM, not _moves(group)))
     all_lines = chain.from_iterable(group.lines for group in ordered)
     widest = max((columns(harmless(line.label)) for line in all_lines), default=0)
     indent = min(widest, _WIDEST_LABEL) + 6
@@ -133,27 +139,17 @@ def _group_lines(groups: Sequence[PlacementGroup], width: int, paint: Painter) -
             hidden += sum(line.count for line in group.lines)
             continue
         if group.kind != VM and group.lines:
-            lines.append(f"  {paint(harmless(group.name), 'bold')}:")
+            name, *others = indented(f"  {harmless(group.name)}:", 4, width)
+            lines += [
+                f"  {paint(name[2:], 'bold')}",
+                *(f"    {paint(each.strip(), 'bold')}" for each in others),
+            ]
         for line in group.lines:
             lines += _line(line, indent, width, paint)
     if hidden:
         lines.append(f"    and {counted(hidden, 'more placement')}; -details -placements=all lists each.")
     title = paint("What goes where, and why:", "bold")
     return [title, *lines] if lines else []
-
-
-def _alike_as_one(groups: Iterable[PlacementGroup]) -> list[PlacementGroup]:
-    """Placements of which the same becomes as one, under all of their names."""
-    alike: dict[object, list[PlacementGroup]] = {}
-    for group in groups:
-        key = (group.kind, group.lines) if KINDS[group.kind].by_resource else id(group)
-        alike.setdefault(key, []).append(group)
-    return [
-        replace(of_same[0], name=instances_text([group.name for group in of_same]))
-        if of_same[1:]
-        else of_same[0]
-        for of_same in alike.values()
-    ]
 
 
 def _moves(group: PlacementGroup) -> bool:

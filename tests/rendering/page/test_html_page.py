@@ -83,7 +83,7 @@ def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) ->
     words = "".join(outline.words)
     for expected in (
         "Plan: 1 to add, 0 to change, 0 to destroy.",
-        "53 VMs placed, 125 VMs kept",
+        "What comes53 VMs placed125 VMs kept, nothing moves",
         "more of your largest VM (NC_P46_224_v1) that fit13182",
         "zones-pinned: pool pinned to availability zones",
         '    availability_zones = ["7", "8"]',

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nexusform.address import Address, ModuleStep
-from nexusform.rendering.report.folding import fold_addresses, name_runs, names_text
+from nexusform.rendering.report.folding import fold_addresses, instance_texts, name_runs, names_text
+from nexusform.rendering.report.object_rows import ObjectRow, fold_rows
 
 NAMES = st.lists(
     st.one_of(
@@ -94,3 +95,33 @@ def test_an_address_alone_is_written_as_it_is() -> None:
     addresses = [rack("r", 'we"ird ${x}'), rack("r0", 7, "m")]
     assert folded(*addresses) == [str(address) for address in addresses]
     assert not re.search(r"\.\.", folded(rack("a9"))[0])
+
+
+def test_addresses_of_one_block_are_one_whatever_their_keys_are() -> None:
+    assert instance_texts(['p.x["b"]', 'p.x["c"]', "p.y[0]", "p.y[1]", "p.y[2]", "p.z"]) == [
+        'p.x["b", "c"]',
+        "p.y[0..2]",
+        "p.z",
+    ]
+    many = [f'p.x["app-{number:05}"]' for number in range(0, 2000, 7)]
+    assert instance_texts(many) == ['p.x["app-00000", "app-00007" and 284 more]']
+    assert instance_texts([f"p.x[{number}]" for number in range(0, 2000, 7)]) == [
+        "p.x[0,7,14,21,28,35,42,49,56,63,70 and 275 more]"
+    ]
+    # What is no key of the block itself stays as it is.
+    assert instance_texts(['module.m["a"].p.x', 'module.m["b"].p.x']) == [
+        'module.m["a"].p.x',
+        'module.m["b"].p.x',
+    ]
+
+
+def test_objects_that_are_named_as_their_keys_are_one() -> None:
+    def namespaces(*keys: str) -> list[tuple[str, tuple[str, ...]]]:
+        addresses = [Address((), "managed", "fleet_hub_manifest", "ns", key) for key in keys]
+        rows = [ObjectRow(each, "+", "", (f"Namespace {each.key}",)) for each in addresses]
+        return [(fold.label, fold.words) for fold in fold_rows(rows)]
+
+    assert namespaces("a", "b") == [('fleet_hub_manifest.ns["a", "b"]', ("Namespace of its name",))]
+    assert namespaces("a") == [('fleet_hub_manifest.ns["a"]', ("Namespace a",))]
+    # A number may be anything.
+    assert len(namespaces("2", "3")) == 2

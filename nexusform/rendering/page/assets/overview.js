@@ -26,7 +26,8 @@ function overviewOf(site, model, width) {
   if (changed.length * 2 <= racks.length) layer.append(...changed.map((plate) => { const outline = plate.cloneNode(); outline.setAttribute("class", "outline"); return outline; }));
   layer.append(...farArrows(model, squares));
   layer.addEventListener("keydown", (event) => walk(event, layer, plot.across));
-  return make("div", {}, make("p", { class: "quiet" }, `${counted(model.machines.size, "machine")} in ${counted(racks.length, "rack")}, each square a machine. `, make("span", { class: "screen" }, "Choose a rack to see its VMs.")), layer);
+  const whose = plan.sites.length > 1 ? ` of ${site.name}` : "";
+  return make("div", {}, make("p", { class: "quiet" }, `${counted(model.machines.size, "machine")} in ${counted(racks.length, "rack")}${whose}, each square a machine. `, make("span", { class: "screen" }, "Choose a rack to see its VMs.")), layer);
 }
 
 /** A rack with its machines; `squares` gets the middle of each machine's square. */

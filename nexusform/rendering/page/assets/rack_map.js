@@ -106,7 +106,9 @@ function sharedOn(machine) { return plan.shared.filter((each) => each.machine ==
 function rackBox(site, model, rack, side) {
   const zone = rack.zone === rack.name || !rack.zone ? "" : ` \u00b7 zone ${rack.zone}`;
   const lost = map.layer === "loss" && map.lost === rack.name;
-  const title = make("h3", {}, make("a", { href: linkTo(site, "rack", rack.name) }, rack.name), make("span", { class: "quiet" }, `${zone}${rack.planned ? " (planned)" : ""}${lost ? " \u00b7 lost" : ""}`));
+  // Racks of all sites have the same names: beside other sites, and on paper, each says whose it is.
+  const owner = plan.sites.length > 1 ? make("span", { class: "quiet" }, `${site.name}/`) : null;
+  const title = make("h3", {}, owner, make("a", { href: linkTo(site, "rack", rack.name) }, rack.name), make("span", { class: "quiet" }, `${zone}${rack.planned ? " (planned)" : ""}${lost ? " \u00b7 lost" : ""}`));
   return make("div", { class: `rack${lost ? " lost" : ""}`, role: "group", "aria-label": `Rack ${rack.name}, zone ${rack.zone}` }, title, rack.machines.map((machine) => machineRow(model, machine, side)));
 }
 

@@ -1,0 +1,59 @@
+"""Pages of plans over several sites: each thing says whose it is, what changes comes first."""
+
+from __future__ import annotations
+
+import re
+
+from nexusform.planning.conclusion.room_left import with_room
+from nexusform.rendering.page.html_page import render_html
+from tests.planning.harness import all_types, good, plan, state_of
+
+SITES = """
+variable "workers" {{
+  default = {{ ber1 = 2, par1 = {par1} }}
+}}
+resource "nexus_site" "s" {{
+  for_each = var.workers
+  name     = each.key
+}}
+resource "nexus_rack" "r" {{
+  for_each      = var.workers
+  site_id       = nexus_site.s[each.key].id
+  name          = "rack1"
+  machine_count = 6
+}}
+resource "nexus_kubernetes_cluster" "core" {{
+  for_each           = var.workers
+  site_id            = nexus_site.s[each.key].id
+  name               = "core"
+  kubernetes_version = "1.31.2"
+  control_plane {{
+    count       = 1
+    vm_sku_name = "NC_G12_56_v1"
+  }}
+  agent_pool "w" {{
+    count       = each.value
+    vm_sku_name = "NC_P46_224_v1"
+  }}
+  depends_on = [nexus_rack.r]
+}}
+"""
+
+
+def test_pools_say_whose_they_are_those_of_sites_that_change_first() -> None:
+    stands = state_of(SITES.format(par1=2))
+    made = with_room(good(plan(SITES.format(par1=3), stands)), all_types()).plan
+    page = render_html(made, {}, all_types())
+    pools = page.partition('id="pools"')[2]
+    clusters = re.findall(r'<tr><th scope="row">(\w+/core)</th>', pools)
+    assert clusters == ["par1/core", "par1/core", "ber1/core", "ber1/core"]
+
+
+def test_the_room_of_a_site_is_told_once() -> None:
+    made = with_room(good(plan(SITES.format(par1=2))), all_types()).plan
+    page = render_html(made, {}, all_types())
+    verdict, _, _ = page.partition("</main>")
+    rooms = re.findall(r"Room on (\w+)<", verdict) + re.findall(r"Room on (\w+): ", verdict)
+    assert sorted(rooms) == ["ber1", "par1"]
+    assert "<h2>What comes</h2>" in verdict
+    assert "nothing moves" in verdict
