@@ -1,8 +1,9 @@
 """Memory, processor time and files at the large end, each command a process of its own.
 
-Run: python tests/benchmarks/bench_large.py [vms|placements|objects ...] [--part N]
+Run: python tests/benchmarks/bench_large.py [vms|placements|namespaces|objects ...] [--part N]
 
-vms: 100,000 VMs of 100 pools on 10,000 machines; placements: 10,000 placements of a fleet on 100 members;
+vms: 100,000 VMs of 100 pools on 10,000 machines; placements: 10,000 placements of a fleet on 100 members; namespaces: the
+same, each with the namespace that it selects;
 objects: 100,000 plain objects with three reports. `--part` divides the numbers. Printed are processor time,
 the peak memory of each process, and the files that lie there after it.
 """
@@ -63,6 +64,12 @@ resource "fleet_cluster_resource_placement" "p" {{
   }}
 }}
 """
+NAMESPACES: Final = """
+resource "fleet_hub_manifest" "n" {{
+  count     = {placements}
+  yaml_body = yamlencode({{ apiVersion = "v1", kind = "Namespace", metadata = {{ name = "ns-${{count.index}}" }} }})
+}}
+"""
 OBJECTS: Final = """
 resource "nexus_vm_sku" "k" {{
   count      = {objects}
@@ -109,13 +116,16 @@ def files(directory: Path) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", nargs="*", default=["vms", "placements", "objects"])
+    parser.add_argument("what", nargs="*", default=["vms", "placements", "namespaces", "objects"])
     parser.add_argument("--part", type=int, default=1)
     asked = parser.parse_args()
     if "vms" in asked.what:
         measure("vms", VMS.format(racks=640 // asked.part, clusters=100 // asked.part), ROUND)
     if "placements" in asked.what:
         measure("placements", PLACEMENTS.format(placements=10_000 // asked.part), ROUND)
+    if "namespaces" in asked.what:
+        both = (PLACEMENTS + NAMESPACES).format(placements=10_000 // asked.part)
+        measure("namespaces", both, ROUND)
     if "objects" in asked.what:
         objects = OBJECTS.format(objects=100_000 // asked.part)
         measure("objects", objects, {"plan, three reports": ("plan", *REPORTS)})

@@ -25,7 +25,7 @@ from nexusform.domains.fleet.planning.contents import (
 )
 from nexusform.domains.fleet.planning.hub import ON_HUB, Hub
 from nexusform.domains.fleet.planning.offer import Offer, Standing, Stock
-from nexusform.domains.fleet.planning.overrides import Rendered, Renders, applicable, picked
+from nexusform.domains.fleet.planning.overrides import Rendered, Renders, picked
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.planning.selecting import idle_selectors, selected, selector_problem
 from nexusform.domains.fleet.planning.world import Clusters
@@ -47,12 +47,12 @@ def prepare_resources(asked: Asked, hub: Hub, clusters: Clusters) -> Brought:
     """Select the objects, take a resource snapshot of them where they changed, and find the clusters whose
     overrides changed. `clusters` are the members.
     """
-    objects = selected(asked.written, hub.manifests)
+    objects = selected(asked.written, hub.index)
     offer = Offer(
         selected=objects,
-        overrides=applicable(hub.overrides, asked.written.key),
+        overrides=hub.overrides_of(asked.written.key),
         idle=idle_selectors(asked.written, objects),
-        refused=selector_problem(asked.written, hub.manifests),
+        refused=selector_problem(asked.written, hub.index),
         clusters=clusters,
     )
     contents = _standing(asked, offer, hub)
@@ -91,10 +91,9 @@ def _left_to_runs(prepared: _Prepared, hub: Hub) -> Trigger | None:
         return None
     if prepared.asked.shown:
         return _shown_to_be_left(prepared)
-    objects, overrides = hub.before
-    if fingerprint(selected(before, objects)) != fingerprint(prepared.offer.selected):
+    if fingerprint(selected(before, hub.index_before)) != fingerprint(prepared.offer.selected):
         return Trigger.RESOURCES_CHANGED
-    if applicable(overrides, before.key) != prepared.offer.overrides:
+    if hub.overrides_before(before.key) != prepared.offer.overrides:
         return Trigger.OVERRIDES_CHANGED
     return None
 
@@ -105,7 +104,7 @@ def _newly_selected(asked: Asked, offer: Offer, hub: Hub) -> bool:
     """
     if asked.before is None or asked.created:
         return False
-    objects = selected(asked.before, hub.before[0])
+    objects = selected(asked.before, hub.index_before)
     return bool(objects) and fingerprint(objects) != fingerprint(offer.selected)
 
 
@@ -128,7 +127,7 @@ def _own_overrides_changed(prepared: _Prepared, hub: Hub) -> bool:
     key = prepared.asked.written.key
     own = [override for override in prepared.offer.overrides if override.placement == key]
     if not prepared.asked.shown:
-        return own != [each for each in applicable(hub.before[1], key) if each.placement == key]
+        return own != [each for each in hub.overrides_before(key) if each.placement == key]
     known: Mapping[str, FleetOverride] = prepared.asked.shown.get("override_snapshots") or {}
     # What any of its clusters has got, a rollout has seen: that others want it now is because of labels.
     seen = [override for override in known.values() if override.placement == key]
@@ -194,7 +193,7 @@ def _standing(asked: Asked, offer: Offer, hub: Hub) -> Contents:
     if last is not None:
         digest, index = str(last["hash"]), int(last.get("index") or 0)
     changed = digest != digest_now
-    objects = selected(asked.before, hub.before[0]) if changed else offer.selected
+    objects = selected(asked.before, hub.index_before) if changed else offer.selected
     on_cluster = _once_overridden(asked, offer, hub, objects, note.get("overrides"))
     return Contents((ResourceSnapshot(index, digest, objects),), on_cluster)
 
@@ -273,7 +272,7 @@ def _once_overridden(
     asked: Asked, offer: Offer, hub: Hub, objects: tuple[Manifest, ...], digests: Mapping[str, str] | None
 ) -> dict[str, Rendered]:
     """What stood on each cluster, of which state noted no more than the hash of what overrides made."""
-    former = applicable(hub.before[1], asked.written.key)
+    former = hub.overrides_before(asked.written.key)
     # State noted no overrides: those of now may have stood before, or else those of state.
     choices = [Renders(objects, overrides, offer.clusters.labels) for overrides in (offer.overrides, former)]
     on_cluster: dict[str, Rendered] = {}

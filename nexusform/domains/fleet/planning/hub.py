@@ -27,11 +27,13 @@ from nexusform.domains.fleet.planning.contents import (
 )
 from nexusform.domains.fleet.planning.fixed import fixed_problems
 from nexusform.domains.fleet.planning.overrides import (
+    AppliedOverrides,
     Identity,
     identities,
     identity,
     refusals,
 )
+from nexusform.domains.fleet.planning.selecting import HubIndex
 from nexusform.domains.fleet.planning.world import (
     FleetMemberState,
     ShownHub,
@@ -104,6 +106,32 @@ class Hub(Struct, dict=True):
             elif isinstance(fleet_object, FleetOverride):
                 overrides.append(replace(fleet_object, snapshot=_snapshot_before(instance)))
         return manifests, overrides
+
+    @cached_property
+    def index(self) -> HubIndex:
+        """The objects as placements find them."""
+        return HubIndex(self.manifests)
+
+    @cached_property
+    def index_before(self) -> HubIndex:
+        """The objects that state holds, likewise."""
+        return HubIndex(self.before[0])
+
+    def overrides_of(self, placement: str) -> tuple[FleetOverride, ...]:
+        """The overrides of a placement (its key), in the order in which they apply."""
+        return self._applying.of(placement)
+
+    def overrides_before(self, placement: str) -> tuple[FleetOverride, ...]:
+        """Those that state holds, likewise."""
+        return self._applied.of(placement)
+
+    @cached_property
+    def _applying(self) -> AppliedOverrides:
+        return AppliedOverrides(self.overrides)
+
+    @cached_property
+    def _applied(self) -> AppliedOverrides:
+        return AppliedOverrides(self.before[1])
 
     @property
     def remade(self) -> frozenset[str]:

@@ -102,10 +102,19 @@ class Rendered(Struct, frozen=True):
         return self.overrides == other.overrides
 
 
-def applicable(overrides: Iterable[FleetOverride], placement: str) -> tuple[FleetOverride, ...]:
-    """The overrides of a placement (its key), in the order in which they apply."""
-    chosen = [override for override in overrides if override.placement in ("", placement)]
-    return tuple(sorted(chosen, key=_applying_order))
+class AppliedOverrides:
+    """Overrides, found by the placement that they name; those that name none are of all."""
+
+    def __init__(self, overrides: Iterable[FleetOverride]) -> None:
+        self._by_placement: dict[str, list[FleetOverride]] = {}
+        for override in sorted(overrides, key=_applying_order):
+            self._by_placement.setdefault(override.placement, []).append(override)
+
+    def of(self, placement: str) -> tuple[FleetOverride, ...]:
+        """The overrides of a placement (its key), in the order in which they apply."""
+        of_all = self._by_placement.get("", ())
+        own = self._by_placement.get(placement, ()) if placement else ()
+        return tuple(sorted((*of_all, *own), key=_applying_order)) if own else tuple(of_all)
 
 
 def picked(

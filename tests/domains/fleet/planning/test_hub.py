@@ -14,8 +14,8 @@ from nexusform.domains.fleet.importers.fleet_model import (
     OverrideRule,
 )
 from nexusform.domains.fleet.planning.contents import availability_tracked, fingerprint
-from nexusform.domains.fleet.planning.overrides import applicable, render
-from nexusform.domains.fleet.planning.selecting import selected
+from nexusform.domains.fleet.planning.overrides import AppliedOverrides, render
+from nexusform.domains.fleet.planning.selecting import HubIndex, selected
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read_manifests
 from nexusform.kubernetes.matching import label_selector
 from nexusform.state.objects import State
@@ -51,7 +51,7 @@ def hub() -> tuple[Manifest, ...]:
 
 
 def chosen(*selectors: ObjectSelector, namespace: str = "") -> list[str]:
-    return [m.title for m in selected(FleetPlacement("p", namespace, selectors=selectors), hub())]
+    return [m.title for m in selected(FleetPlacement("p", namespace, selectors=selectors), HubIndex(hub()))]
 
 
 def namespace(name: str = "", scope: str = "NamespaceWithResources", **labels: str) -> ObjectSelector:
@@ -81,8 +81,8 @@ def test_a_namespaced_placement_stays_in_its_namespace() -> None:
 
 
 def test_jobs_cannot_be_seen_to_be_available() -> None:
-    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), hub())
-    db = selected(FleetPlacement("p", selectors=(namespace("db"),)), hub())
+    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+    db = selected(FleetPlacement("p", selectors=(namespace("db"),)), HubIndex(hub()))
     assert availability_tracked(web)
     assert not availability_tracked(db)
     assert fingerprint(web) != fingerprint(web[:-1])
@@ -102,8 +102,8 @@ def patch(operation: str, path: str, value: Any = None) -> OverrideRule:
 
 
 def spec(*overrides: FleetOverride, labels: dict[str, str] | None = None) -> Any:
-    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), hub())
-    found = render(web, applicable(overrides, "p"), "east", labels or {})
+    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
+    found = render(web, AppliedOverrides(overrides).of("p"), "east", labels or {})
     assert not found.failure, found.failure
     return next((m.body["spec"] for m in found.manifests if m.kind == "Deployment"), None)
 
@@ -124,14 +124,14 @@ def test_namespaced_overrides_win_over_those_of_the_cluster() -> None:
     narrow = override(patch("replace", "/spec/replicas", 2), name="a")
     only = override(patch("replace", "/spec/replicas", 7), name="z", namespace="", selector=None)
     assert spec(narrow, only)["replicas"] == 2
-    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), hub())
+    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
     assert "doc is missing key: /spec/replicas" in render(web, (wide,), "east", {}).failure
 
 
 def test_variables_and_cluster_selectors() -> None:
     named = override(patch("add", "/spec/name", "${MEMBER-CLUSTER-NAME}-${MEMBER-CLUSTER-LABEL-KEY-region}"))
     assert spec(named, labels={"region": "eu"})["name"] == "east-eu"
-    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), hub())
+    web = selected(FleetPlacement("p", selectors=(namespace("web"),)), HubIndex(hub()))
     assert "label key region not found on cluster east" in render(web, (named,), "east", {}).failure
     eu = OverrideRule((label_selector({"region": "eu"}),), (JsonPatch("replace", "/spec/replicas", 9),))
     assert spec(override(eu), labels={"region": "eu"})["replicas"] == 9
