@@ -2,10 +2,10 @@
 
 Run: python tests/benchmarks/bench_large.py [vms|placements|namespaces|objects ...] [--part N]
 
-vms: 100,000 VMs of 100 pools on 10,000 machines; placements: 10,000 placements of a fleet on 100 members; namespaces: the
-same, each with the namespace that it selects;
-objects: 100,000 plain objects with three reports. `--part` divides the numbers. Printed are processor time,
-the peak memory of each process, and the files that lie there after it.
+vms: 100,000 VMs of 100 pools on 10,000 machines; placements: 10,000 placements of a fleet on 100 members;
+namespaces: the same, each with the namespace that it selects; objects: 100,000 plain objects with three
+reports. `--part` divides the numbers. Printed are processor time, the peak memory of each process, and the
+files that lie there after it.
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ resource "fleet_cluster_resource_placement" "p" {{
 """
 NAMESPACES: Final = """
 resource "fleet_hub_manifest" "n" {{
-  count     = {placements}
-  yaml_body = yamlencode({{ apiVersion = "v1", kind = "Namespace", metadata = {{ name = "ns-${{count.index}}" }} }})
+  count = {placements}
+  yaml_body = yamlencode({{
+    apiVersion = "v1", kind = "Namespace", metadata = {{ name = "ns-${{count.index}}" }}
+  }})
 }}
 """
 OBJECTS: Final = """
