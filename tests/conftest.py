@@ -7,12 +7,19 @@ Runs that are made to search (many cases, a seed) are free to find something new
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+ROOT = Path(__file__).parents[1]
+DOMAINS = frozenset(path.parent.name for path in ROOT.glob("nexusform/domains/*/__init__.py"))
+_OF_DOMAINS = re.compile(r"^from (?:nexusform|tests)\.domains\.(\w+)", re.MULTILINE)
+_OF_TESTS = re.compile(r"^from (tests(?:\.\w+)+) import", re.MULTILINE)
 SEARCHES = ("NEXUSFORM_SOUNDNESS_CASES", "NF_TEST_SITES")
 
 settings.register_profile(
@@ -31,3 +38,32 @@ def deep_calls() -> Iterator[None]:
     sys.setrecursionlimit(3000)
     yield
     sys.setrecursionlimit(limit)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Tests of what a domain does beside others go with the domain, whose folder was deleted."""
+    if collection_path.name.startswith("test_") and not _needs(collection_path) <= DOMAINS:
+        return True
+    return None
+
+
+def _needs(test: Path) -> set[str]:
+    """The domains that a test imports when it is collected, itself or by what it shares with others."""
+    domains: set[str] = set()
+    seen, open_ones = {test}, [test]
+    while open_ones:
+        of_domains, shared = _imports(open_ones.pop())
+        domains |= of_domains
+        open_ones += shared - seen
+        seen |= shared
+    return domains
+
+
+@cache
+def _imports(path: Path) -> tuple[frozenset[str], frozenset[Path]]:
+    """The domains that one file imports from, and the files of tests."""
+    if not path.is_file():
+        return frozenset(), frozenset()
+    text = path.read_text(encoding="utf-8")
+    shared = (ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in _OF_TESTS.findall(text))
+    return frozenset(_OF_DOMAINS.findall(text)), frozenset(shared)

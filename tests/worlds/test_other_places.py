@@ -9,9 +9,9 @@ from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.vms import Demand, Terms, VmName
 from nexusform.worlds.other_places import Need, Way, find_ways
 from nexusform.worlds.world_view import SiteView
-from tests.domains.whatif.questions.worlds import racks, site_of, standing
 from tests.planning.harness import cluster, plan, pool
 from tests.scheduling.racks.samples import limit
+from tests.worlds.small_worlds import racks, site_of, standing
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 

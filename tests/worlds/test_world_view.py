@@ -1,9 +1,8 @@
 from nexusform.scheduling.racks.vms import Terms, anybodys
 from nexusform.state.objects import EMPTY
 from nexusform.worlds.world_view import OwnerKind, things_after, things_of_state
-from tests.domains.vnf.types.test_tacker_vnf import SPECIFICATION_HOT, planned
-from tests.domains.whatif.questions.worlds import racks, site_of, standing, where, world_after, world_of
 from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
+from tests.worlds.small_worlds import racks, site_of, standing, where, world_after, world_of
 
 A = cluster("a", pools=pool("p", 3, more="upgrade_settings { drain_timeout = 600 }"), count=3)
 VM = """
@@ -59,15 +58,6 @@ def test_a_planned_rack_has_no_machines_yet() -> None:
     site = site_of(standing(planned))
     assert site.active_racks == ()
     assert [rack.name for rack in site.racks] == ["r1"]
-
-
-def test_a_vnf_has_its_control_plane_by_role() -> None:
-    site = site_of(applied(planned(SPECIFICATION_HOT)))
-    [vnf] = site.clusters
-    assert (vnf.kind, [(p.name, p.control_plane, len(p.vms)) for p in vnf.pools]) == (
-        OwnerKind.GROUP,
-        [("masterNode", True, 3), ("workerNode", False, 3)],
-    )
 
 
 def test_the_things_after_a_plan_are_those_of_the_state_that_it_leads_to() -> None:

@@ -60,13 +60,12 @@ def _paths_meet(first: Place, second: Place) -> bool:
 
 
 class Statement(Struct, frozen=True):
-    """A move in one module. `implied`: nobody wrote it, a block gained or lost its count."""
+    """A move in one module: one that is written, or that a block brings which gained or lost its count."""
 
     module: tuple[str, ...]
     source: AddressPattern
     target: AddressPattern
     span: Span
-    implied: bool = False
 
     @property
     def of_all_instances(self) -> bool:

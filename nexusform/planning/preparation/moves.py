@@ -68,7 +68,7 @@ def _implied(configuration: Configuration, state: State, written: Sequence[State
             spoken_of[resource] = any(each.speaks_of(resource) for each in written)
         if not spoken_of[resource]:
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
-            yield Statement((), source, replace(source, key=key), block.header_span, implied=True)
+            yield Statement((), source, replace(source, key=key), block.header_span)
 
 
 def _implied_key(address: Address, block: ResourceBlock) -> Key:

@@ -63,7 +63,6 @@ class ShortReport(Struct, frozen=True):
     plan_line: str
     denied: bool
     tie_breaks: int
-    machines_sure: int
     placed: int
     rollouts: tuple[RolloutTable, ...] = ()
     sites: tuple[SiteRow, ...] = ()
@@ -91,7 +90,6 @@ def short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortRep
         denied=plan.denied,
         unchanged=wording.no_changes(plan),
         tie_breaks=plan.tie_breaks,
-        machines_sure=sum(table.machines_certain for table in plan.placement_tables),
         placed=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
         rollouts=rollouts_of(plan) if detail is not Detail.NONE else (),
         sites=site_rows(plan) if any(row.changes for row in site_rows(plan)) else (),

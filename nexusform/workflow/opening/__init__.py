@@ -6,7 +6,7 @@ DOOR = {
     "elsewhere": "RemoteStates Servers",
     "encryption": "encrypted",
     "place": "confinement_of confining_of ENCRYPTION_VARIABLE load_configuration NO_LIMITS Place place_in",
-    "project": "find_backend open_project Opened Project project_with",
+    "project": "find_backend of_workspace open_project Opened Project project_with",
     "providers": "managed_objects objects_of strange_addresses",
     "stored": "read_stored state_digest Stored",
     "surroundings": "plan_time read_file RealFiles SystemClock unwritable write_output",

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.configuration.declared.configuration import Configuration
+from nexusform.configuration.declared.configuration import Configuration, Settings
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.planning.request import DataValues
@@ -115,13 +115,23 @@ def open_backend(
     backend, problems = choose_backend(settings, place)
     if backend is None:
         return None, problems
+    return of_workspace(backend, problems, settings, place)
+
+
+def of_workspace(
+    backend: StateBackend, problems: list[Diagnostic], settings: Settings | None, place: Place
+) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """A backend that is open, as it is used: encrypted where the settings say so, and of the workspace that
+    is selected. `problems` are those that opening it told.
+    """
     if (settings is not None and settings.encryption) or place.environment.get(ENCRYPTION_VARIABLE):
         from nexusform.workflow.opening.encryption import encrypted
 
-        backend, wrong = encrypted(backend, settings, place)
+        sealed, wrong = encrypted(backend, settings, place)
         problems += wrong
-        if backend is None:
+        if sealed is None:
             return None, problems
+        backend = sealed
     try:
         return backend.for_workspace(place.workspace), problems
     except BackendProblem as problem:

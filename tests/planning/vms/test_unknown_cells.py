@@ -19,7 +19,6 @@ from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.scheduling.racks.vms import Placement, anybodys
 from nexusform.state.objects import EMPTY, InstanceState, State
-from tests.domains.whatif.questions.worlds import racks, site_of
 from tests.planning.harness import (
     all_types,
     at,
@@ -34,6 +33,7 @@ from tests.planning.harness import (
     vms,
     warnings,
 )
+from tests.worlds.small_worlds import racks, site_of
 
 BIG = "NC_P46_224_v1"
 ALONE = """

@@ -27,7 +27,7 @@ from nexusform.rendering.answers.outline import (
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.worlds.world_view import SiteView
 from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, seen, web
-from tests.domains.whatif.questions.worlds import document
+from tests.worlds.small_worlds import document
 
 ORIGIN = "state serial 5"
 

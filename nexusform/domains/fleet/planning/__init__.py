@@ -4,7 +4,7 @@
 DOOR = {
     "asked": "asked_of",
     "brought": "prepare_resources",
-    "contents": "fingerprint objects_on_clusters read_bindings read_placement",
+    "contents": "objects_on_clusters read_bindings read_placement",
     "hub": "Hub ON_HUB read_hub",
     "outcome": "placement_warnings",
     "overrides": "picked",
@@ -12,5 +12,5 @@ DOOR = {
     "placement": "begin PlacementPlan",
     "rounds": "run_rounds",
     "rows": "binding_rows",
-    "world": "Clusters clusters_of FleetMemberState member_of read_by remembered ShownHub",
+    "world": "Clusters clusters_of FleetMemberState member_of remembered ShownHub",
 }

@@ -9,7 +9,6 @@ binding points to: overrides changed them, some belong to others (`refused`), or
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
@@ -32,7 +31,12 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import Eviction
 from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.domains.pods.importers.kubernetes_manifests import (
+    Manifest,
+    canonical_text,
+    fingerprint,
+    manifest_of,
+)
 from nexusform.plain_data import has_unknown
 
 SNAPSHOTS: Final = "snapshots"
@@ -122,28 +126,14 @@ def with_snapshot(
     return (*newest, ResourceSnapshot(index, digest, objects))
 
 
-def fingerprint(manifests: Iterable[Manifest]) -> str:
-    """A hash of what the objects say (not of how they are written)."""
-    contents: list[list[Any]] = []
-    for manifest in manifests:
-        names = [manifest.group, manifest.kind, manifest.namespace, manifest.name, manifest.version]
-        contents.append([*names, manifest.body])
-    return sha256(_text(contents)).hexdigest()
-
-
 def body_hash(manifest: Manifest) -> str:
     """What an object is kept under."""
-    return sha256(_text(manifest.body)).hexdigest()[:_DIGITS]
+    return sha256(canonical_text(manifest.body)).hexdigest()[:_DIGITS]
 
 
 def compared_hash(manifest: Manifest) -> str:
     """A hash of an object as a hub holds it: what a server adds to it makes no difference."""
-    return sha256(_text(with_defaults(as_written(manifest.body)))).hexdigest()
-
-
-def _text(value: Any) -> bytes:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "surrogatepass")
+    return sha256(canonical_text(with_defaults(as_written(manifest.body)))).hexdigest()
 
 
 def availability_tracked(manifests: Iterable[Manifest]) -> bool:

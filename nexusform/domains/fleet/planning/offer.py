@@ -56,11 +56,6 @@ class Stock:
         self._renders: dict[int, Renders] = {}
         self._fixed: dict[str, tuple[int, Renders]] = {}
 
-    @property
-    def newest(self) -> ResourceSnapshot | None:
-        """The last snapshot that was taken."""
-        return self.snapshots[-1] if self.snapshots else None
-
     def take(self, limit: int) -> ResourceSnapshot:
         """The snapshot of what is selected now: the newest one where nothing changed, else one more. `limit`
         is how many are kept.

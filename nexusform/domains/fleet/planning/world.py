@@ -12,7 +12,6 @@ from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.address import Address
-from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.domains.fleet.importers.fleet_model import (
     BegunRun,
     FleetBudget,
@@ -23,6 +22,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.domains.pods.planning.elsewhere import data_blocks, read_by
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import (
@@ -35,7 +35,6 @@ from nexusform.kubernetes.quantity import (
 )
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import PlanRequest
 from nexusform.ports import Kind, ResourceType
 
@@ -292,7 +291,7 @@ def shown_hub(request: PlanRequest, evaluation: Evaluation) -> ShownHub:
         taken_along=taken_along,
         overriding=tuple(overriding),
         budgets=budgets,
-        unread=any(read is None for _, read in _data_blocks(Kind.HUB_EXPORT, request, evaluation)),
+        unread=any(read is None for _, read in data_blocks(Kind.HUB_EXPORT, request, evaluation)),
     )
 
 
@@ -352,28 +351,3 @@ _OVERRIDE_MAPS: Final = (
     ("cluster_resource_overrides", "fleet_cluster_resource_override"),
     ("resource_overrides", "fleet_resource_override"),
 )
-
-
-def read_by(
-    kind: Kind, request: PlanRequest, evaluation: Evaluation
-) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
-    """The data blocks of a kind, with what each read."""
-    for block, attributes in _data_blocks(kind, request, evaluation):
-        if attributes is not None:
-            yield block, attributes
-
-
-def _data_blocks(
-    kind: Kind, request: PlanRequest, evaluation: Evaluation
-) -> Iterator[tuple[ResourceBlock, Mapping[str, Any] | None]]:
-    """The data blocks of a kind, each with what it read, None where it could not be read."""
-    sources = request.registries.data_sources
-    for module in modules(request.configuration.root):
-        for block in module.resources.values():
-            if block.mode != "data" or block.type not in sources:
-                continue
-            if sources[block.type].kind is not kind:
-                continue
-            for instance in evaluation.module_instances(module.path):
-                for item in evaluation.resource(instance, block).items.values():
-                    yield block, item.attributes

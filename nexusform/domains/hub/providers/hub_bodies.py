@@ -34,7 +34,6 @@ APPROVALS: Final = frozenset({"fleet_cluster_approval_request", "fleet_approval_
 RECORDS: Final = frozenset({EVICTION}) | RUNS | APPROVALS
 KIND_OF: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
 Body = dict[str, Any]
-_BESIDE_THE_SPEC: Final = ("name", "namespace")
 
 
 class Sent(Struct, frozen=True):

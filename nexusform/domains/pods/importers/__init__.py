@@ -5,8 +5,8 @@ DOOR = {
     "kubernetes_admission": "read_budgets read_quotas",
     "kubernetes_checks": "metadata_problems",
     "kubernetes_manifests": (
-        "envelope_problems INVALID is_envelope is_fleet_group is_reserved Manifest manifest_from "
-        "manifest_of ManifestReading never_selected read_manifests unwrapped"
+        "canonical_text envelope_problems fingerprint INVALID is_envelope is_fleet_group is_reserved "
+        "Manifest manifest_from manifest_of ManifestReading never_selected read_manifests unwrapped"
     ),
     "kubernetes_nodes": "Observation observation_of",
     "kubernetes_schemas": "schema_problems",

@@ -7,7 +7,9 @@ finding, not a crash.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from msgspec import Struct
@@ -460,3 +462,18 @@ class Fields:
         """A mapping of texts, as labels are."""
         inner = self.at(key)
         return {name: inner.text(name) for name in inner.data}
+
+
+def fingerprint(manifests: Iterable[Manifest]) -> str:
+    """A hash of what the objects say (not of how they are written)."""
+    contents: list[list[Any]] = []
+    for manifest in manifests:
+        names = [manifest.group, manifest.kind, manifest.namespace, manifest.name, manifest.version]
+        contents.append([*names, manifest.body])
+    return sha256(canonical_text(contents)).hexdigest()
+
+
+def canonical_text(value: Any) -> bytes:
+    """A document as the same text, however it is written."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")

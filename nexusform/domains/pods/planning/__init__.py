@@ -5,7 +5,7 @@ DOOR = {
     "blocks": "manifest_findings objects_in plan_fleet_objects pod_risks pods_over prior_members prior_pods",
     "brought": "pod_number PodKey",
     "disruptions": "as_stated",
-    "elsewhere": "read_elsewhere",
+    "elsewhere": "data_blocks read_by read_elsewhere",
     "hosted": "claimed_in_state hosted_in_state",
     "nodes": "cluster_attributes node_of NodeCluster standing_clusters total_of",
     "observed": "bind Elsewhere ObservedCluster stand_where_seen unknown_observed",

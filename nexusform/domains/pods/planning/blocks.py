@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, did_you_mean
-from nexusform.domains.fleet.planning.contents import objects_on_clusters
 from nexusform.domains.pods.importers.kubernetes_manifests import (
     Manifest,
     is_reserved,
@@ -74,6 +73,8 @@ def prior_pods(
                 current=is_current(current.private, cluster_id),
             )
         elif kind is Kind.PLACEMENT:
+            from nexusform.domains.fleet.planning.contents import objects_on_clusters
+
             noted = objects_on_clusters(current.attributes, current.private)
             if noted is None and on_hub is None:
                 on_hub = _prior_hub_objects(instances, registries)

@@ -4,18 +4,18 @@ read them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nexusform.address import Address, parse_address
 from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, error
-from nexusform.domains.fleet.planning.world import read_by
 from nexusform.domains.pods.importers.kubernetes_nodes import observation_of
 from nexusform.domains.pods.planning.blocks import prior_members, prior_pods
 from nexusform.domains.pods.planning.nodes import standing_clusters
 from nexusform.domains.pods.planning.observed import Elsewhere, Seen
 from nexusform.planning.names.evaluation import Evaluation
+from nexusform.planning.preparation.order import modules
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.sites import Thing
 from nexusform.ports import Kind, Registries
@@ -86,3 +86,28 @@ def _observed_twice(block: ResourceBlock, cluster_id: str) -> Diagnostic:
         block.header_span,
         block=block.header,
     )
+
+
+def read_by(
+    kind: Kind, request: PlanRequest, evaluation: Evaluation
+) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
+    """The data blocks of a kind, with what each read."""
+    for block, attributes in data_blocks(kind, request, evaluation):
+        if attributes is not None:
+            yield block, attributes
+
+
+def data_blocks(
+    kind: Kind, request: PlanRequest, evaluation: Evaluation
+) -> Iterator[tuple[ResourceBlock, Mapping[str, Any] | None]]:
+    """The data blocks of a kind, each with what it read, None where it could not be read."""
+    sources = request.registries.data_sources
+    for module in modules(request.configuration.root):
+        for block in module.resources.values():
+            if block.mode != "data" or block.type not in sources:
+                continue
+            if sources[block.type].kind is not kind:
+                continue
+            for instance in evaluation.module_instances(module.path):
+                for item in evaluation.resource(instance, block).items.values():
+                    yield block, item.attributes

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.fleet.planning.contents import fingerprint
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, fingerprint
 from nexusform.domains.pods.planning.brought import PriorPods
 from nexusform.domains.pods.planning.nodes import NodeCluster, standing_clusters
 from nexusform.domains.pods.scheduling.profile import EDITION

@@ -163,7 +163,6 @@ class Answer(Struct, frozen=True):
     state: str = ""
     reads: tuple[str, ...] = ()
     serial: int = 0
-    applied_at: str = ""
     hits: int = 0
     misses: int = 0
     broken_sure: tuple[str, ...] = ()

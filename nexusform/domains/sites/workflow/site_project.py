@@ -20,15 +20,12 @@ from nexusform.domains.sites.workflow.listed_sites import where_listed
 from nexusform.regular_files import Confinement
 from nexusform.source import SourceFile
 from nexusform.state import json_text
-from nexusform.state_ports import BackendProblem, StateBackend
+from nexusform.state_ports import StateBackend
 from nexusform.values import SENSITIVE
 from nexusform.workflow.opening.backend_choice import BackendChoice, open_choice, refusal_of_settings
-from nexusform.workflow.opening.encryption import encrypted
 from nexusform.workflow.opening.place import Place, load_configuration
-from nexusform.workflow.opening.project import Opened, project_with
+from nexusform.workflow.opening.project import Opened, of_workspace, project_with
 from nexusform.workflow.plan_files.apply import RESCUE
-
-DATA_DIRECTORY: Final = ".nexusform"
 
 
 def place_of_fleet(fleet: Fleet, environment: Mapping[str, str]) -> Place:
@@ -206,14 +203,7 @@ def open_state(
     backend, problems = open_choice(choice, settings, replace(place, directory=fleet.root))
     if backend is None:
         return None, problems
-    backend, wrong = encrypted(backend, settings, place)
-    problems += wrong
-    if backend is None:
-        return None, problems
-    try:
-        return backend.for_workspace(place.workspace), problems
-    except BackendProblem as problem:
-        return None, [*problems, error("invalid-workspace", str(problem))]
+    return of_workspace(backend, problems, settings, place)
 
 
 def whereabouts(kind: str, described: str) -> str:

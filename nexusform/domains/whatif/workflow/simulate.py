@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from nexusform.configuration.declared.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics import Diagnostic, Severity, error, has_errors, warning
-from nexusform.domains.fleet.planning.world import read_by
 from nexusform.domains.pods.importers.kubernetes_nodes import Observation, observation_of
+from nexusform.domains.pods.planning.elsewhere import read_by
 from nexusform.domains.pods.planning.nodes import standing_clusters
 from nexusform.domains.whatif.questions.pod_view import NOTHING_SEEN, Sight, sight_after, view_pods
 from nexusform.domains.whatif.questions.pods_down import ClusterPods

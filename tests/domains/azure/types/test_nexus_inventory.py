@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import shutil
@@ -15,38 +14,13 @@ import pytest
 from nexusform.cli.main import run
 from nexusform.diagnostics import Problem, Severity
 from nexusform.plain_data import from_plain
-from nexusform.ports import FileProblem, ReadContext
+from nexusform.ports import ReadContext
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from nexusform.schema import implied_type
+from tests.resource_types.memory_files import NOW, MemoryFiles
 
 INVENTORY = DATA_SOURCES["nexus_inventory"]
 EXAMPLE = Path(__file__).parents[4] / "examples" / "inventory" / "export"
-NOW = "2026-02-28T08:00:00Z"
-
-
-class MemoryFiles:
-    """Files in a dictionary."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-
-    def read(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileProblem(f'There is no file "{path}".')
-        return self.files[path]
-
-    def exists(self, path: str) -> bool:
-        return path in self.files
-
-    def glob(self, base: str, pattern: str) -> list[str]:
-        names = [p.removeprefix(f"{base}/") for p in self.files if p.startswith(f"{base}/")]
-        return sorted(fnmatch.filter(names, pattern))
-
-    def absolute(self, path: str) -> str:
-        return path
-
-    def expand_home(self, path: str) -> str:
-        return path
 
 
 @pytest.fixture(scope="module")

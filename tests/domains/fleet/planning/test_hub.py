@@ -13,10 +13,10 @@ from nexusform.domains.fleet.importers.fleet_model import (
     ObjectSelector,
     OverrideRule,
 )
-from nexusform.domains.fleet.planning.contents import availability_tracked, fingerprint
+from nexusform.domains.fleet.planning.contents import availability_tracked
 from nexusform.domains.fleet.planning.overrides import AppliedOverrides, render
 from nexusform.domains.fleet.planning.selecting import HubIndex, selected
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, read_manifests
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, fingerprint, read_manifests
 from nexusform.kubernetes.matching import label_selector
 from nexusform.state.objects import State
 from tests.planning.harness import good, plan, state_of, warnings

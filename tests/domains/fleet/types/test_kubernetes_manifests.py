@@ -13,8 +13,8 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_hub_manifest import FLEET_HUB_MANIFEST
 from nexusform.domains.fleet.types.kubernetes_manifests import ATTRIBUTES, MEMBER, read
 from nexusform.ports import DataAnswer, ReadContext
-from tests.domains.azure.types.test_nexus_inventory import NOW, MemoryFiles
 from tests.domains.fleet.importers.test_fleet_documents import SPECS, manifest
+from tests.resource_types.memory_files import NOW, MemoryFiles
 
 MEMBERS = """apiVersion: cluster.kubernetes-fleet.io/v1
 kind: MemberCluster

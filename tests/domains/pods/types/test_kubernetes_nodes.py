@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nexusform.domains.pods.types.kubernetes_nodes import read
 from nexusform.ports import DataAnswer, ReadContext
-from tests.domains.azure.types.test_nexus_inventory import NOW, MemoryFiles
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.resource_types.memory_files import NOW, MemoryFiles
 
 
 def answer(**files: bytes) -> DataAnswer:

@@ -20,7 +20,9 @@ from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.state.objects import EMPTY, State
 from nexusform.values import UNKNOWN
 from nexusform.workflow.opening.surroundings import RealFiles
+from nexusform.worlds.world_view import OwnerKind
 from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
+from tests.worlds.small_worlds import site_of
 
 CASES = Path(__file__).parents[1] / "importers" / "cases"
 VNF = "tacker_vnf.v"
@@ -598,3 +600,12 @@ def test_memory_is_counted_in_mib() -> None:
         assert figures(vdu, {"memory_gib": Fraction(1, 3)})[1] == 342 / 1024
     (problem,) = block_problems({"a": {"memory_gib": 0}})
     assert problem.detail == '"memory_gib" must be above 0.'
+
+
+def test_a_vnf_has_its_control_plane_by_role() -> None:
+    site = site_of(applied(planned(SPECIFICATION_HOT)))
+    [vnf] = site.clusters
+    assert (vnf.kind, [(p.name, p.control_plane, len(p.vms)) for p in vnf.pools]) == (
+        OwnerKind.GROUP,
+        [("masterNode", True, 3), ("workerNode", False, 3)],
+    )

@@ -14,8 +14,8 @@ from nexusform.scheduling.racks.layout import Usage
 from nexusform.scheduling.racks.rule import CountFilter, Item, Refuse
 from nexusform.scheduling.racks.vms import Demand, Interval, Terms, VmSku, total
 from nexusform.worlds.world_view import SiteView
-from tests.domains.whatif.questions.worlds import document, racks, site_of, standing
 from tests.planning.harness import agent_pool, cluster, plan, pool
+from tests.worlds.small_worlds import document, racks, site_of, standing
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 P46, G24, G12, G6, E94 = (

@@ -18,8 +18,8 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_outline import (
 )
 from nexusform.rendering.answers.outline import outline_markdown, outline_text
 from nexusform.scheduling.racks.vms import Interval
-from tests.domains.whatif.questions.worlds import racks, site_of, standing
 from tests.planning.harness import cluster, pool
+from tests.worlds.small_worlds import racks, site_of, standing
 
 RACK = """
 resource "nexus_rack" "others" {

@@ -9,8 +9,8 @@ from nexusform.domains.whatif.questions.failure import (
     lose_site,
 )
 from nexusform.state.objects import State
-from tests.domains.whatif.questions.worlds import document, racks, site_of, standing
 from tests.planning.harness import cluster, plan, pool, rows
+from tests.worlds.small_worlds import document, racks, site_of, standing
 
 
 def lose_rack(state: State, rack: str, site_id: str = "s") -> Failure:

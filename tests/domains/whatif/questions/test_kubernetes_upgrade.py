@@ -7,8 +7,8 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     simulate_kubernetes_upgrade,
 )
 from nexusform.state.objects import State
-from tests.domains.whatif.questions.worlds import document, racks, site_of, standing
 from tests.planning.harness import agent_pool, cluster, plan, pool, rows
+from tests.worlds.small_worlds import document, racks, site_of, standing
 
 OLD, NEW = 'kubernetes_version = "1.29"', 'kubernetes_version = "1.30"'
 

@@ -23,8 +23,8 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_hops_outline import (
     upgrade_path_outline,
 )
 from nexusform.state.objects import State
-from tests.domains.whatif.questions.worlds import racks, site_of, standing, where
 from tests.planning.harness import cluster, plan, pool, rows
+from tests.worlds.small_worlds import racks, site_of, standing, where
 
 OLD = 'kubernetes_version = "1.29"'
 

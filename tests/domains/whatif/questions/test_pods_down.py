@@ -23,8 +23,8 @@ from nexusform.kubernetes.matching import label_selector
 from nexusform.planning.vms.sites import Thing
 from nexusform.state.objects import State
 from nexusform.worlds.world_view import SiteView, things_of_state, view_world
-from tests.domains.whatif.questions.worlds import document, racks, standing
 from tests.planning.harness import all_types, cluster, pool
+from tests.worlds.small_worlds import document, racks, standing
 
 WEB = """
 apiVersion: apps/v1

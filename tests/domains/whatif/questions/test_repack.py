@@ -31,9 +31,9 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Machine, Placement, StandingVm, VmName
 from nexusform.worlds.world_view import SiteView, things_of_state
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
-from tests.domains.whatif.questions.worlds import racks, site_of
-from tests.domains.whatif.questions.worlds import standing as standing_state
 from tests.planning.harness import cluster
+from tests.worlds.small_worlds import racks, site_of
+from tests.worlds.small_worlds import standing as standing_state
 
 pytest.importorskip("highspy")
 

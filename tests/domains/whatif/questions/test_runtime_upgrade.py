@@ -9,8 +9,8 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeStrategy,
     simulate_runtime_upgrade,
 )
-from tests.domains.whatif.questions.worlds import document, racks, site_of, standing, where
 from tests.planning.harness import cluster, plan, pool
+from tests.worlds.small_worlds import document, racks, site_of, standing, where
 
 ALL_AT_ONCE = UpgradeOptions()
 

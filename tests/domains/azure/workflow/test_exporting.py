@@ -16,7 +16,7 @@ from nexusform.cli.main import run
 from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 GROUP = "/subscriptions/s/resourceGroups/tenant"
 LOCATION = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.ExtendedLocation/customLocations/here"
 MANAGED = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.NetworkCloud"

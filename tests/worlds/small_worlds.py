@@ -10,7 +10,7 @@ from nexusform.state.objects import EMPTY, State
 from nexusform.worlds.world_view import SiteView, WorldView, things_after, things_of_state, view_world
 from tests.planning.harness import all_types, applied, plan
 
-DOCUMENT = Path(__file__).parents[4] / "examples" / "nexus-document"
+DOCUMENT = Path(__file__).parents[2] / "examples" / "nexus-document"
 
 
 def document(step: str) -> State:

@@ -1,0 +1,34 @@
+"""Files that a test hands over, and its time."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from nexusform.ports import FileProblem
+
+NOW = "2026-02-28T08:00:00Z"
+
+
+class MemoryFiles:
+    """Files in a dictionary."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise FileProblem(f'There is no file "{path}".')
+        return self.files[path]
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def glob(self, base: str, pattern: str) -> list[str]:
+        names = [p.removeprefix(f"{base}/") for p in self.files if p.startswith(f"{base}/")]
+        return sorted(fnmatch.filter(names, pattern))
+
+    def absolute(self, path: str) -> str:
+        return path
+
+    def expand_home(self, path: str) -> str:
+        return path
