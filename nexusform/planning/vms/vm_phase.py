@@ -105,8 +105,8 @@ def machine_trigger(world: VmWorld, vms: VmObject) -> Callable[[str], str]:
 
     def trigger(machine: str) -> str:
         found = site.machine_trigger(machine) if site is not None else MACHINE_REMOVED
-        runs_on = found == MACHINE_REMOVED and not world.was_managed(site_id, machine)
-        return MACHINE_FORGOTTEN if runs_on else found
+        was_forgotten = found == MACHINE_REMOVED and not world.was_managed(site_id, machine)
+        return MACHINE_FORGOTTEN if was_forgotten else found
 
     return trigger
 

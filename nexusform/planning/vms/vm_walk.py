@@ -416,7 +416,7 @@ def _with_dependents(named: Iterable[Address], prior: Prior) -> set[Address]:
 
     def next_to(address: Address) -> Iterator[Address]:
         for dependent in dependents.get(str(address.config), ()):
-            if _may_meet(address, dependent):
+            if _may_depend(address, dependent):
                 yield dependent
 
     return reached(named, next_to)
@@ -429,13 +429,13 @@ def _with_needs(kept: Iterable[Address], prior: Prior) -> set[Address]:
     def next_to(address: Address) -> Iterator[Address]:
         for need in prior.dependencies(address, "", ()):
             for needed in by_text.get(need, ()):
-                if _may_meet(address, needed):
+                if _may_depend(address, needed):
                     yield needed
 
     return reached(kept, next_to)
 
 
-def _may_meet(address: Address, other: Address) -> bool:
+def _may_depend(address: Address, other: Address) -> bool:
     """Whether one may depend on the other. State records dependencies without instance keys, and
     instances of one module know nothing of each other.
     """

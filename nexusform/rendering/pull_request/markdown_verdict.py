@@ -112,7 +112,7 @@ def _upgraded(plan: Plan) -> list[str]:
 
 
 def _clause(upgrade: Upgrade) -> str:
-    # The versions follow, and what stops it.
+    """How the line of an upgrade begins; its versions follow, and what stops it."""
     if is_stuck(upgrade):
         return f"{upgrade_heading(upgrade)}:"
     return f"{upgrade.cluster} is upgraded:" if upgrade.rolls else f"{upgrade_clause(upgrade)}:"

@@ -30,8 +30,7 @@ from nexusform.domains.fleet.planning.selecting import idle_selectors, selected,
 from nexusform.domains.fleet.planning.world import Clusters
 from nexusform.domains.fleet.scheduling.bindings import BindingState
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.importers.kubernetes_manifests import fingerprint
-from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, fingerprint, manifest_of
 from nexusform.planning.vms.vm_object import PLACED, note_placed
 
 

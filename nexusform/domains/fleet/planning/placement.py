@@ -233,15 +233,16 @@ class PlacementPlan(Struct):
         """The clusters on which what it brought before this plan failed for good. Where another way of
         applying comes, which it does before all else, it is what fails then.
         """
-        shown = self.asked.shown.get("bindings") or {}
-        before = (
-            self.asked.written if self.asked.reapplied or self.asked.before is None else self.asked.before
-        )
-        of_apply = () if before.report_diff and self.asked.reapplied else (FAILED,)
-        of_hub = {c for c, each in shown.items() if each.get("standing") in (*of_apply, UNOVERRIDDEN)}
-        overriding = {c for c, content in self.standing.contents.on_cluster.items() if content.failure}
-        refusing = frozenset() if before.report_diff else self.offer.clusters.failing
-        return frozenset(of_hub | overriding | refusing)
+        asked = self.asked
+        applied_as = asked.written if asked.reapplied or asked.before is None else asked.before
+        counts = {FAILED, UNOVERRIDDEN}
+        if applied_as.report_diff and asked.reapplied:
+            counts.remove(FAILED)
+        shown = asked.shown.get("bindings") or {}
+        on_the_hub = {cluster for cluster, each in shown.items() if each.get("standing") in counts}
+        by_overriding = {c for c, content in self.standing.contents.on_cluster.items() if content.failure}
+        by_applying = frozenset() if applied_as.report_diff else self.offer.clusters.failing
+        return frozenset(on_the_hub | by_overriding | by_applying)
 
     @property
     def unsure(self) -> frozenset[str]:

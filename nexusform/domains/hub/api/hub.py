@@ -397,7 +397,7 @@ def _tell_plug_in(user: Any) -> None:
 def _kubeconfig(way: Way) -> str:
     """The kubeconfig in the order of kubectl; "" for the service account of a pod. Raises HubProblem."""
     if way.kubeconfig:
-        return _there(way.kubeconfig)
+        return _existing_kubeconfig(way.kubeconfig)
     listed = [each for each in os.environ.get(_OF_KUBECTL, "").split(os.pathsep) if each]
     for each in (*listed, _AT_HOME):
         path = Path(each).expanduser()
@@ -411,7 +411,7 @@ def _kubeconfig(way: Way) -> str:
     )
 
 
-def _there(named: str) -> str:
+def _existing_kubeconfig(named: str) -> str:
     path = Path(named).expanduser()
     if not path.is_file():
         raise HubProblem(f'There is no kubeconfig "{named}".')

@@ -45,6 +45,7 @@ def _is_infeasible(status: Mapping[str, Any]) -> bool:
 
 
 def _with_requests(container: Mapping[str, Any], held: Mapping[str, Any], *, instead: bool) -> dict[str, Any]:
+    """The container, asking for what it holds `instead` of what it asks for, or for the larger of both."""
     resources = mapping_at(container, "resources")
     asked = mapping_at(resources, "requests")
     requests = dict(held) if instead else _larger(asked, held)

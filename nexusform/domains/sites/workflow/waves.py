@@ -25,6 +25,7 @@ from nexusform.words import counted, duration, first_of, form, listed
 _PAUSE: Final = 1.0  # seconds between looks at whether somebody wants to stop
 _BAD: Final = (Status.REFUSED, Status.FAILED)
 _FEW: Final = 3
+_ALL_AT_ONCE: Final = 10_000  # sites under way where the wave says no number
 
 
 class Stop(Struct, frozen=True):
@@ -183,7 +184,7 @@ class _Tally(Struct):
 
     def room(self) -> int:
         """How many sites may be under way."""
-        limits = [10_000]
+        limits = [_ALL_AT_ONCE]
         if self.wave.max_parallel is not None:
             limits.append(self.wave.max_parallel)
         if self.wave.max_unavailable is not None:
