@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).parents[1]
 DOMAINS = frozenset(path.parent.name for path in ROOT.glob("nexusform/domains/*/__init__.py"))
 _OF_DOMAINS = re.compile(r"^from (?:nexusform|tests)\.domains\.(\w+)", re.MULTILINE)
-_OF_TESTS = re.compile(r"^from (tests(?:\.\w+)+) import", re.MULTILINE)
+_OF_TESTS = re.compile(r"^from (tests(?:\.\w+)+) import (\w*)", re.MULTILINE)
 SEARCHES = ("NEXUSFORM_SOUNDNESS_CASES", "NF_TEST_SITES")
 
 settings.register_profile(
@@ -42,7 +42,9 @@ def deep_calls() -> Iterator[None]:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Tests of what a domain does beside others go with the domain, whose folder was deleted."""
-    if collection_path.name.startswith("test_") and not _needs(collection_path) <= DOMAINS:
+    is_folder = collection_path.is_dir()
+    path = collection_path / "conftest.py" if is_folder else collection_path
+    if (is_folder or path.name.startswith("test_")) and not _needs(path) <= DOMAINS:
         return True
     return None
 
@@ -65,5 +67,8 @@ def _imports(path: Path) -> tuple[frozenset[str], frozenset[Path]]:
     if not path.is_file():
         return frozenset(), frozenset()
     text = path.read_text(encoding="utf-8")
-    shared = (ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in _OF_TESTS.findall(text))
+    shared: set[Path] = set()
+    for module, name in _OF_TESTS.findall(text):
+        path = ROOT.joinpath(*module.split("."))
+        shared |= {path.with_suffix(".py"), path / f"{name}.py"}
     return frozenset(_OF_DOMAINS.findall(text)), frozenset(shared)

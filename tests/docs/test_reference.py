@@ -7,44 +7,33 @@ import os
 import re
 from collections.abc import Callable
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.cli.main import run
+from tests.docs import reference_pages
 
 ROOT = Path(__file__).parents[2]
 
 
-def _module() -> Any:
-    spec = spec_from_file_location("reference_pages", Path(__file__).with_name("reference_pages.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _pages() -> dict[str, Callable[[], str]]:
-    module = _module()
     return {
-        "types.md": module.types_page,
-        "commands.md": module.commands_page,
-        "backends.md": module.backends_page,
-        "providers.md": module.providers_page,
-        "triggers.md": module.triggers_page,
-        "lint.md": module.lint_page,
-        "skus.md": module.skus_page,
-        "environment.md": module.environment_page,
+        "types.md": reference_pages.types_page,
+        "commands.md": reference_pages.commands_page,
+        "backends.md": reference_pages.backends_page,
+        "providers.md": reference_pages.providers_page,
+        "triggers.md": reference_pages.triggers_page,
+        "lint.md": reference_pages.lint_page,
+        "skus.md": reference_pages.skus_page,
+        "environment.md": reference_pages.environment_page,
     }
 
 
 @cache
 def _type_pages() -> dict[str, str]:
-    pages: dict[str, str] = _module().type_pages()
+    pages: dict[str, str] = reference_pages.type_pages()
     return pages
 
 
@@ -92,7 +81,7 @@ def test_the_example_of_a_lint_rule_is_one(
     rule_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "main.nf.hcl").write_text(_module().lint_example(rule_id) + "\n")
+    (tmp_path / "main.nf.hcl").write_text(reference_pages.lint_example(rule_id) + "\n")
     assert run(["fmt", "-check"]) == 0
     assert run(["plan", "-tie-breaks=0", "-report=json:plan.json"]) == 0
     document = json.loads((tmp_path / "plan.json").read_text())
@@ -104,11 +93,10 @@ def test_every_variable_of_the_environment_is_told() -> None:
     named = set()
     for path in (ROOT / "nexusform").rglob("*.py"):
         named |= set(re.findall(r'"(NF_[A-Z_]+)"', path.read_text(encoding="utf-8")))
-    told = {name.removesuffix("COMMAND").removesuffix("NAME") for name in _module().ENVIRONMENT}
-    assert named <= told | set(_module().ENVIRONMENT)
+    told = {name.removesuffix("COMMAND").removesuffix("NAME") for name in reference_pages.ENVIRONMENT}
+    assert named <= told | set(reference_pages.ENVIRONMENT)
 
 
 def test_every_trigger_of_bindings_is_told_of() -> None:
-    module = _module()
-    page = module.triggers_page()
-    assert [trigger for trigger in module.Trigger if f"`{trigger}`" not in page] == []
+    page = reference_pages.triggers_page()
+    assert [trigger for trigger in reference_pages.Trigger if f"`{trigger}`" not in page] == []
