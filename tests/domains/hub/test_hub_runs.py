@@ -103,6 +103,22 @@ def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controll
     assert set(snapshots(hub).values()) == {"web-0-snapshot"}
 
 
+def test_what_changes_beside_a_turn_to_external_is_judged_as_well(hub: Front, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    spec = {"policy": {"numberOfClusters": 1}}
+    hub.put({**names, "metadata": {"name": "web"}, "spec": spec}, "kubectl")
+    write(more=EXTERNAL)
+    code, said = told("plan")
+    assert code == 1
+    assert ".spec.policy.numberOfClusters belongs to kubectl. An apply would be refused" in said
+    code, said = told("apply", "-auto-approve", "-take-ownership")
+    assert code == 0, said
+    assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
 EVICTION = """
 resource "fleet_placement_eviction" "lon1" {
   provider       = fleet

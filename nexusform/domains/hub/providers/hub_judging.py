@@ -127,11 +127,12 @@ class Judging:
             yield Problem((), STANDS, stands_already(each, request.key, request.address))
             return
         yield from self._of_others(each, body)
+        sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
         if body is not None and turns_external(each.body, body):
             hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
-        else:
-            sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
-            yield from self._dry_run(hub, path, Sent(sent, each.path))
+            # That was not written, so the rest is asked for beside the strategy as it stands.
+            sent = {**sent, "spec": {name: part for name, part in sent["spec"].items() if name != "strategy"}}
+        yield from self._dry_run(hub, path, Sent(sent, each.path))
 
     def _made_anew(self, hub: Hub, each: Sent) -> Iterator[Problem]:
         """What is deleted first: while it stands, a dry run would be answered for a change of it."""
