@@ -121,6 +121,7 @@ _ALL: Final = (
         remarks={
             "age-of-the-inventory-unknown": _NOTE,
             "creation-times-not-captured": _NOTE,
+            "nothing-to-foretell": _NOTE,
             "derived-at-reading": _NOTE,
             "incomplete-list": _NOTE,
             "more-findings": _NOTE,

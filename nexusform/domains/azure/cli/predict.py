@@ -7,12 +7,14 @@ from typing import Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import choice, group, number, switch, text, texts
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.cli.plan import Showing, exit_code, limits_in, showing_of
 from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.diagnostics import warning
 from nexusform.domains.azure.workflow.predicting import (
     Prediction,
     Read,
@@ -29,7 +31,10 @@ _TERRAFORM: Final = "-terraform-plan=FILE"
 _TEMPLATE: Final = "-arm-template=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
-_NOTHING: Final = "\nThere is nothing of Microsoft.NetworkCloud in {path}."
+_NOTHING: Final = (
+    "There is nothing of Microsoft.NetworkCloud in {path}: nothing is foretold, and whatever else it makes "
+    "or changes takes no room on the site."
+)
 
 
 class PredictArguments(Struct, frozen=True, kw_only=True):
@@ -77,9 +82,17 @@ def predict(arguments: PredictArguments) -> int:
         if prediction.project is None:
             voice.diagnostics(prediction.diagnostics, {})
             return 1
-        if not prediction.changes and not showing.is_replaced:
-            voice.notice(_NOTHING.format(path=path))
-        return _foretell(prediction, arguments, showing, limits)
+        return _foretell(_told(prediction, path), arguments, showing, limits)
+
+
+def _told(prediction: Prediction, path: str) -> Prediction:
+    """With a note where there is nothing to foretell: "No changes" alone would speak of a plan that may change
+    a lot.
+    """
+    if prediction.changes:
+        return prediction
+    nothing = warning("nothing-to-foretell", _NOTHING.format(path=path))
+    return replace(prediction, diagnostics=(*prediction.diagnostics, nothing))
 
 
 def _source(arguments: PredictArguments) -> tuple[str, Read]:

@@ -305,12 +305,12 @@ class _Laying:
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": next(iter(self.locations))}
         elif self.locations:
-            said = (
-                f'its extended location is "{name_of(location)}"'
-                if location
-                else "it names none that is known"
-            )
-            sites = listed([name_of(one) for one in self.locations])
+            names = [name_of(one) for one in self.locations]
+            # Locations of one name in two subscriptions or groups are told apart by all of their ids.
+            is_alike = bool(location) and name_of(location) in names
+            called = location if is_alike else name_of(location)
+            said = f'its extended location is "{called}"' if location else "it names none that is known"
+            sites = listed(list(self.locations) if is_alike else names)
             detail = f"{said}, and the inventory is of {sites}."
             self._say(change, "extended-location-not-in-the-inventory", detail, ("extendedLocation", "name"))
 

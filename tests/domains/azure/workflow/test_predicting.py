@@ -265,8 +265,30 @@ def test_a_plan_of_other_things_is_no_mistake(capsys: pytest.CaptureFixture[str]
     write()
     code, out, err = predict(capsys, "-detailed-exitcode")
     assert (code, err) == (0, "")
-    assert "There is nothing of Microsoft.NetworkCloud in plan.json." in out
+    assert "There is nothing of Microsoft.NetworkCloud in plan.json: nothing is" in " ".join(out.split())
     assert rows(capsys) == []
+
+
+def test_a_comment_on_a_plan_of_other_things_says_that_nothing_is_foretold(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write()
+    code, out, _ = predict(capsys, "-report=markdown:-")
+    assert code == 0
+    assert "nothing-to-foretell: There is nothing of Microsoft.NetworkCloud in plan.json" in out
+
+
+def test_a_location_of_the_same_name_elsewhere_is_told_by_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+    made = cluster("a")
+    group = "resourceGroups/lon1-managed/providers/Microsoft.ExtendedLocation/customLocations/lon1-cl"
+    other = f"/subscriptions/00000000-0000-0000-0000-000000000001/{group}"
+    made["change"]["after"]["body"]["extendedLocation"] = {"name": other, "type": "CustomLocation"}
+    write(made)
+    code, _, said = predict(capsys)
+    assert code == 1
+    whole = said.replace(" ", "").lower()
+    assert f'itsextendedlocationis"{other.lower()}"' in whole
+    assert f"theinventoryisof{TENANT.partition('/resourceGroups')[0]}/{group.lower()}." in whole
 
 
 # --- what stands -------------------------------------------------------------------------------
