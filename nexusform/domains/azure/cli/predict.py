@@ -86,9 +86,7 @@ def predict(arguments: PredictArguments) -> int:
 
 
 def _told(prediction: Prediction, path: str) -> Prediction:
-    """With a note where there is nothing to foretell: "No changes" alone would speak of a plan that may change
-    a lot.
-    """
+    """With a note where there is nothing to foretell: "No changes" alone would speak for the whole plan."""
     if prediction.changes:
         return prediction
     nothing = warning("nothing-to-foretell", _NOTHING.format(path=path))
