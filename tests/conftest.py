@@ -40,6 +40,13 @@ def deep_calls() -> Iterator[None]:
     sys.setrecursionlimit(limit)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests whose configurations name types of a domain go with it, too."""
+    gone = {name for mark in item.iter_markers("of_domains") for name in mark.args} - DOMAINS
+    if gone:
+        pytest.skip(f"without the domain {', '.join(sorted(gone))}")
+
+
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Tests of what a domain does beside others go with the domain, whose folder was deleted."""
     is_folder = collection_path.is_dir()

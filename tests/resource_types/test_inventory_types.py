@@ -56,6 +56,7 @@ class TestRegistry:
         assert phases["nexus_rack"] == 2
         assert phases["nexus_bare_metal_machine"] == 3
 
+    @pytest.mark.of_domains("azure")
     def test_every_attribute_is_described_and_is_either_required_optional_or_computed(self) -> None:
         def walk(schema: Any) -> None:
             for name, attribute in schema.attributes.items():

@@ -18,6 +18,8 @@ from nexusform.state.objects import State
 from nexusform.workflow.opening.surroundings import RealFiles
 from tests.planning.harness import all_types, applied, good, plan
 
+pytestmark = pytest.mark.of_domains("fleet")
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EAST = 'nexus_kubernetes_cluster.edge["east"]'
 MEMBER = 'fleet_member_cluster.edge["east"]'

@@ -56,6 +56,7 @@ def test_pools_go_in_batches_and_never_below_what_is_allowed() -> None:
     assert upgrade.vms == 10
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_budget_that_lets_no_pod_go_holds_it_up() -> None:
     upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
     assert upgrade.budgets == ("default/shop",)
@@ -68,6 +69,7 @@ def test_other_changes_are_no_upgrade() -> None:
     assert good(plan(changed, state_of(text(OLD)))).plan.upgrades == ()
 
 
+@pytest.mark.of_domains("fleet")
 def test_another_sku_makes_a_pool_anew_at_once() -> None:
     bigger = text(OLD, SHOP).replace(pool("q", 3, more=IN_PLACE), pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
     upgrade = upgrade_of(text(OLD, SHOP), bigger)
@@ -77,6 +79,7 @@ def test_another_sku_makes_a_pool_anew_at_once() -> None:
     assert (of_pool.surges, of_pool.fewest_up) == (False, 0)
 
 
+@pytest.mark.of_domains("fleet")
 def test_pods_on_other_pools_are_not_at_stake() -> None:
     """The one pod of the shop runs on one of the two pools: it is down only when that one is made anew."""
     small = pool("q", 3, more=IN_PLACE)
@@ -169,6 +172,7 @@ def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
     assert "Other zones make the pool anew: 4 nodes away at once, not in batches." in refused.detail
 
 
+@pytest.mark.of_domains("fleet")
 def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
     result = good(plan(text(NEW, SHOP), state_of(text(OLD, SHOP))))
     (warning,) = [each for each in result.diagnostics if each.id == "upgrade-is-held-up"]
@@ -179,6 +183,7 @@ def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
     assert not [each for each in plain.diagnostics if each.id == "upgrade-is-held-up"]
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_headline_does_not_promise_an_upgrade_that_comes_to_a_halt() -> None:
     upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
     assert upgrade_clauses([upgrade]) == ["the upgrade of a to 1.30.1 is held up"]

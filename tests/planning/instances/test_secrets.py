@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.planning.harness import plan
 
 SITE = """
@@ -50,6 +52,7 @@ def test_a_secret_cannot_make_a_name_or_a_place() -> None:
     assert "Sensitive value decides a placement" in _found('"k"', "var.secret")
 
 
+@pytest.mark.of_domains("fleet")
 def test_what_shows_parts_of_a_secret_is_secret_too() -> None:
     body = r'"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${var.secret}\n  namespace: x\n"'
     text = SITE + f'resource "fleet_hub_manifest" "m" {{\n  yaml_body = {body}\n}}\n'

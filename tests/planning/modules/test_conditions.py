@@ -177,6 +177,7 @@ def test_a_sensitive_output_of_a_module_stays_sensitive() -> None:
     assert not errors(tree('output "h" {\n  value = module.m["a"].hidden\n  sensitive = true\n}\n'))
 
 
+@pytest.mark.of_domains("azure")
 def test_two_checks_may_not_name_their_data_alike() -> None:
     text = "".join(
         f'check "{name}" {{\n  data "nexus_inventory" "i" {{\n    directory = "x"\n  }}\n'

@@ -23,6 +23,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
     return planned(directory, "-tie-breaks=0")
 
 
+@pytest.mark.of_domains("azure")
 def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
     taken = "2026-02-28T06:00:00Z"
     assert real.saved.plan.inventories == (

@@ -22,6 +22,7 @@ resource "nexus_rack" "r" {
 """
 
 
+@pytest.mark.of_domains("azure")
 def test_what_is_made_of_unread_data_is_not_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,6 +130,7 @@ def parted(state: State, *, together: bool) -> State:
     return edited(state, "tacker_vnf.v", vnfcs=vnfcs)
 
 
+@pytest.mark.of_domains("vnf")
 def test_groups_of_a_vnf_hold_among_what_stands() -> None:
     apart = state_of(vnf("anti-affinity"))
     assert told(apart) == []
@@ -199,6 +200,7 @@ resource "fleet_hub_manifest" "web" {
 """
 
 
+@pytest.mark.of_domains("fleet")
 def test_pods_are_kept_apart_where_their_nodes_stand() -> None:
     selector = 'workload_selector {\n      match_labels = { app = "web" }\n    }'
     text = RACKS + cluster("a", pools=pool("p", 1)) + cluster("b", count=1) + WEB
