@@ -9,6 +9,7 @@ import pytest
 
 from nexusform.cli.main import run
 
+pytestmark = pytest.mark.of_domains("fleet")
 PLACEMENT = """\
 resource "fleet_cluster_resource_placement" "web" {{
   resource_selector {{

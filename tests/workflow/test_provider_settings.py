@@ -8,6 +8,7 @@ import pytest
 
 from nexusform.cli.main import run
 
+pytestmark = pytest.mark.of_domains("azure", "hub")
 WRONG = """\
 provider "fleet" {
   field_manager = "a b"
