@@ -62,6 +62,18 @@ class Command(click.Command):
             )
         return extra
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Flags by what they are for, then what people type."""
+        from nexusform.cli.help_chapters import examples_of, in_chapters
+
+        records = [(each.opts[0].lstrip("-"), each.get_help_record(ctx)) for each in self.get_params(ctx)]
+        told = in_chapters((name, record) for name, record in records if record)
+        examples = examples_of(self.name or "")
+        for title, rows in {**told, "Examples": examples}.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=45 if title == "Examples" else 30)
+
     def _hint(self, extra: str, words: Sequence[str]) -> str:
         """What to type for a word too many: a switch takes its value with "=", an id stands after a flag."""
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]

@@ -286,3 +286,25 @@ def test_variables_of_terraform_that_are_not_read_are_named(
     assert told(capsys, "version")[2] == "TF_LOG is set and not read: nexusform reads NF_LOG.\n"
     monkeypatch.setenv("NF_LOG", "error")
     assert told(capsys, "version")[2] == ""
+
+
+def test_the_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = told(capsys, "plan", "-help")
+    titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == [
+        "What to plan:",
+        "What comes of it:",
+        "What is shown:",
+        "How it is carried out:",
+        "State and backend:",
+        "How far configuration is trusted:",
+        "Other options:",
+        "Examples:",
+    ]
+    others = out.partition("Other options:")[2].partition("Examples:")[0]
+    assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/help_chapters.py)"
+    assert len(others.strip().splitlines()) == 1
+    assert "  nexusform plan -out=p.nfplan  " in out
+    _, few, _ = told(capsys, "taint", "-help")
+    assert "Options:" in few
+    assert "Examples:" not in few
