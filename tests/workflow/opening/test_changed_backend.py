@@ -51,6 +51,7 @@ def test_where_the_default_state_holds_objects_a_new_backend_needs_init(
     assert "No changes." in nf("plan")[1]
 
 
+@pytest.mark.of_domains("remote_state")
 def test_a_remote_backend_needs_it_as_well(nf: Callable[..., Told]) -> None:
     with state_server() as (address, store):
         configure()
@@ -66,6 +67,7 @@ def test_a_remote_backend_needs_it_as_well(nf: Callable[..., Told]) -> None:
         assert "the backend of this configuration changed" in nf("plan")[1]
 
 
+@pytest.mark.of_domains("remote_state")
 def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[..., Told]) -> None:
     with state_server() as (address, _):
         configure("http")
@@ -83,6 +85,7 @@ def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[...
         assert "No changes." in nf("plan")[1]
 
 
+@pytest.mark.of_domains("remote_state")
 def test_a_fresh_clone_plans_without_init(nf: Callable[..., Told]) -> None:
     with state_server() as (address, _):
         configure("http", address=f"{address}/s")

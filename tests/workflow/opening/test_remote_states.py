@@ -164,7 +164,11 @@ def test_a_locked_state_is_read_all_the_same(site: Shell, tmp_path: Path) -> Non
         (("path =", "paht ="), 'The backend "local" has no setting "paht". Did you mean "path"?'),
         (("{ path = ", "{ path = [1], x = "), 'config: "path" must be a string.'),
         (("{ path", "3 # { path"), "An object is needed: config = { NAME = VALUE, ... }."),
-        (('"local"', '"azurerm"'), 'has no setting "path"'),
+        pytest.param(
+            ('"local"', '"azurerm"'),
+            'has no setting "path"',
+            marks=pytest.mark.of_domains("remote_state"),
+        ),
         (("../site", "../nowhere"), "There is no state at ../nowhere/state/nexusform.nfstate"),
         (("\n}", '\n  workspace = "other"\n}'), '(workspace "other")'),
         (("\n}", '\n  workspace = "../x"\n}'), "Invalid workspace"),
