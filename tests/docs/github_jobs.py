@@ -20,6 +20,7 @@ from msgspec import Struct, field
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION: dict[str, Any] = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
 EXPLAIN: dict[str, Any] = yaml.safe_load((CI / "github" / "explain.yml").read_text(encoding="utf-8"))
+TERRAFORM: dict[str, Any] = yaml.safe_load((CI / "github" / "terraform.yml").read_text(encoding="utf-8"))
 TOKEN = "ghs_canary_4be1"
 NAME = re.compile(r"\b(?:inputs|steps|github|runner|env)(?:\.[\w-]+)+")
 
@@ -181,6 +182,15 @@ class Hub:
             self.step(step, job, known, {**variables, "ARTIFACT": "nexusformlab"})
         return job
 
+    def foretell(self, tree: Path, sha: str) -> Job:
+        """The check of a repository of Terraform, with the `terraform` that stands among the programs."""
+        job = self.fresh(tree)
+        known = self.surroundings(job, 3000 + self.jobs, sha, "pull_request")
+        variables = {key: self.filled(text, known) for key, text in TERRAFORM["env"].items()}
+        for step in TERRAFORM["jobs"]["predict"]["steps"]:
+            self.step(step, job, known, variables)
+        return job
+
     def fresh(self, tree: Path | None) -> Job:
         self.jobs += 1
         clone = self.place / f"job{self.jobs}" / "work"
@@ -199,6 +209,7 @@ class Hub:
             "github.token": TOKEN,
             "github.event_name": event,
             "github.event.pull_request.number": "5",
+            "github.event.pull_request.head.sha": sha,
             "github.server_url": "https://github.example",
             "github.repository": "o/r",
             "github.run_id": str(run),
@@ -215,14 +226,16 @@ class Hub:
         python = NAME.sub(lambda found: repr(known.get(found[0], "")), condition)
         for theirs, ours in (("&&", " and "), ("||", " or ")):
             python = python.replace(theirs, ours)
-        return bool(eval(" ".join(python.split()), {"__builtins__": {}}))
+        return bool(eval(" ".join(python.split()), {"__builtins__": {}, "always": lambda: True}))
 
     def step(
         self, step: dict[str, Any], job: Job, known: dict[str, str], variables: Mapping[str, str]
     ) -> None:
         said = str(step.get("run", step.get("uses")))
         installs = "pip install" in said  # what packages come to is another test's
-        if installs or not job.success or not self.holds(step.get("if", "True"), known):
+        condition = str(step.get("if", "True"))
+        reached = job.success or "always()" in condition
+        if installs or not reached or not self.holds(condition, known):
             job.skipped.append(said)
             return
         own = {name: self.filled(text, known) for name, text in step.get("env", {}).items()}
@@ -232,9 +245,10 @@ class Hub:
             words = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", self.filled(said, known)]
             self.execute(words, place, environment, job)
         else:
-            given = {name: self.filled(text, known) for name, text in step["with"].items()}
+            given = {name: self.filled(text, known) for name, text in step.get("with", {}).items()}
             self.used(said.partition("@")[0], given, environment, job, known)
         self.collect(step, job, known)
+        known[f"steps.{step.get('id', '')}.outcome"] = "success" if job.success else "failure"
 
     def environment(self, job: Job, known: Mapping[str, str]) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("NF_", "GITHUB_"))}
@@ -257,7 +271,7 @@ class Hub:
         done = subprocess.run(
             words, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
-        job.success = done.returncode == 0
+        job.success = job.success and done.returncode == 0
         job.log += done.stdout.decode(errors="replace")
 
     def collect(self, step: Mapping[str, Any], job: Job, known: dict[str, str]) -> None:
@@ -285,6 +299,8 @@ class Hub:
             "actions/download-artifact": lambda: shutil.copytree(
                 artifacts / given["name"], given["path"], dirs_exist_ok=True
             ),
+            "actions/checkout": lambda: None,  # the tree lies there
+            "hashicorp/setup-terraform": lambda: None,  # as a program of the hub's
         }
         uses[name]()
 
@@ -293,7 +309,9 @@ class Hub:
         if shutil.which("node"):
             self.execute(["node", "-e", SCRIPT.replace("SCRIPT", text)], str(job.clone), environment, job)
             return
-        written = Path(environment["FOLDER"], "plan.md").read_text(encoding="utf-8")
+        (name,) = re.findall(r"/([\w-]+\.md)`", text)
+        folder = environment.get("FOLDER", environment["RUNNER_TEMP"])
+        written = Path(folder, name).read_text(encoding="utf-8")
         self.write("comments", [{"id": 1, "body": f"<!-- nexusform -lab -->\n{written}"}])
 
     def upload(self, given: Mapping[str, str], artifacts: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.docs.github_jobs import TOKEN, Hub, Job
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.trust.test_comments import COMMAND, REFERENCE, text_of
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform-plan"
 TEXT = """nexusform {{
   backend "http" {{}}
 }}
@@ -175,6 +177,50 @@ def test_a_plan_that_failed_or_was_killed_is_neither_kept_nor_applied(repository
     assert not applying.success
     assert "no run on head1" in applying.log
     assert not any(place.document for place in repository.store.places.values())
+
+
+def test_a_run_that_stops_before_it_plans_takes_back_what_the_comment_said(repository: Repository) -> None:
+    tree = repository.tree(1)
+    repository.hub.write("comments", [{"id": 1, "body": "<!-- nexusform lab -->\n2 to add: Allowed"}])
+    # Without the text of the pull request there is nothing to review, so the job stops there.
+    job = repository.hub.plan(tree, "head2", {}, **{"backend-config": repository.settings, "review": "true"})
+    assert not job.success
+    (comment,) = repository.hub.comments
+    assert "### nexusform: nothing is planned of head2" in comment
+    assert "2 to add" not in comment
+    assert "before it planned" in (job.temporary / "summary.md").read_text()
+
+
+# A `terraform` whose plan is that of the example, or none where the configuration has a mistake.
+FAILING_TERRAFORM = """#!/bin/sh
+case "$*" in
+  *" plan "*)
+    if grep -q mistake "${1#-chdir=}/main.tf"; then echo 'Error: Unsupported argument' >&2; exit 1; fi ;;
+  *" show "*) cat PLAN ;;
+esac
+"""
+
+
+def test_a_plan_that_terraform_does_not_make_takes_back_what_the_comment_said(repository: Repository) -> None:
+    hub = repository.hub
+    hub.program("terraform", FAILING_TERRAFORM.replace("PLAN", str(EXAMPLE / "plan.json")))
+    tree = repository.place / "terraform"
+    (tree / "live" / "lab").mkdir(parents=True)
+    (tree / "live" / "lab" / "main.tf").write_text("# all is well\n")
+    shutil.copytree(EXAMPLE / "export", tree / "export")
+    good = hub.foretell(tree, "head1")
+    assert good.success, good.log
+    assert "### nexusform: 2 to add, nothing moves" in hub.comments[0]
+    (tree / "live" / "lab" / "main.tf").write_text("# a mistake\n")
+    bad = hub.foretell(tree, "head2")
+    assert not bad.success  # the check is red
+    assert "Unsupported argument" in bad.log
+    (comment,) = hub.comments
+    assert "### nexusform: nothing is foretold of head2" in comment
+    assert "Terraform made no plan" in comment
+    assert "https://github.example/o/r/actions/runs/" in comment
+    assert "Allowed" not in comment
+    assert "to add" not in comment
 
 
 @pytest.mark.parametrize("name", REQUESTS)
