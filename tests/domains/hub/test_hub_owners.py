@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.providers.hub_owners import is_as_applied
+from nexusform.domains.hub.providers.hub_owners import is_as_applied, left_to_others
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front, fields_of
 
 SPEC = {"policy": {"numberOfClusters": 2}, "resourceSelectors": [{"kind": "Namespace", "name": "web"}]}
 SENT = {"apiVersion": "v1", "kind": "Placement", "metadata": {"name": "web"}, "spec": SPEC}
@@ -60,3 +63,77 @@ def test_a_namespace_that_says_nothing_is_as_applied() -> None:
 
 def test_what_another_manager_applied_is_sent() -> None:
     assert not is_as_applied(SENT, standing(SPEC, FIELDS), "somebody-else")
+
+
+MEMBER = {"kind": "MemberCluster", "metadata": {"name": "m", "labels": {"tier": "silver", "kind": "edge"}}}
+
+
+def owned_by(*owners: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    entries = [{"manager": who, "operation": "Apply", "fieldsV1": fields} for who, fields in owners]
+    return {"metadata": {"managedFields": entries}}
+
+
+@pytest.mark.parametrize(
+    ("ignored", "theirs", "labels"),
+    [
+        ((("labels",),), {"f:tier": {}}, {"kind": "edge"}),
+        ((("labels", "tier"),), {".": {}, "f:tier": {}}, {"kind": "edge"}),
+        ((("labels",), ("labels", "tier")), {"f:tier": {}, "f:kind": {}}, None),
+        ((("labels",),), {".": {}, "f:env": {}}, {"tier": "silver", "kind": "edge"}),
+        ((("labels", "kind"),), {"f:tier": {}}, {"tier": "silver", "kind": "edge"}),
+        ((("taint",),), {"f:tier": {}, "f:kind": {}}, {"tier": "silver", "kind": "edge"}),
+    ],
+)
+def test_of_ignored_labels_those_of_others_are_left_to_them(
+    ignored: tuple[tuple[str, ...], ...], theirs: dict[str, Any], labels: dict[str, str] | None
+) -> None:
+    shown = owned_by(
+        ("join", {"f:metadata": {"f:labels": theirs}}),
+        ("nexusform", {"f:metadata": {"f:labels": {"f:tier": {}, "f:kind": {}}}}),
+    )
+    left = left_to_others(MEMBER, shown, ignored, "nexusform")
+    assert left["metadata"].get("labels") == labels
+
+
+def test_of_an_ignored_block_fields_that_nobody_else_owns_are_sent() -> None:
+    sent = {"spec": {"policy": {"placementType": "PickN", "numberOfClusters": 3}, "stages": [{"name": "a"}]}}
+    shown = owned_by(("autoscaler", {"f:spec": {"f:policy": {"f:numberOfClusters": {}}, "f:stages": {}}}))
+    left = left_to_others(sent, shown, [("policy",), ("stage",)], "nexusform")
+    assert left == {"spec": {"policy": {"placementType": "PickN"}}}
+
+
+def test_what_others_own_as_a_whole_is_left_to_them_in_all_its_parts() -> None:
+    sent = {"spec": {"selector": {"matchLabels": {"env": "prod"}}, "name": "a"}}
+    shown = owned_by(("kubectl", {"f:spec": {"f:selector": {}}}))
+    assert left_to_others(sent, shown, [("selector",)], "nexusform") == {"spec": {"name": "a"}}
+
+
+LABELLED = """
+provider "fleet" {{}}
+data "fleet_hub" "hub" {{}}
+resource "fleet_member_cluster" "m" {{
+  provider = fleet
+  name     = "ams1"
+  labels   = {{ tier = "gold", rank = "{rank}" }}
+  lifecycle {{
+    ignore_changes = [labels["tier"]]
+  }}
+}}
+"""
+
+
+def test_an_ignored_label_that_somebody_else_sets_stays_theirs(hub: Front, told: Told) -> None:
+    Path("main.nf.hcl").write_text(LABELLED.format(rank="one"))
+    assert told("apply", "-auto-approve")[0] == 0
+    names = {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster"}
+    hub.put({**names, "metadata": {"name": "ams1", "labels": {"tier": "silver"}}}, "other")
+    Path("main.nf.hcl").write_text(LABELLED.format(rank="two"))
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    member = hub.get("MemberCluster", "ams1")
+    assert member is not None
+    assert member["metadata"]["labels"] == {"env": "prod", "tier": "silver", "rank": "two"}
+    ours = fields_of(member, "nexusform")
+    assert ".metadata.labels.rank" in ours
+    assert ".metadata.labels.tier" not in ours
+    assert told("plan", "-detailed-exitcode")[0] == 0

@@ -18,10 +18,25 @@ def left_to_others(sent: Body, shown: Body | None, ignored: Sequence[Path], mana
     """
     body = copy.deepcopy(dict(sent))
     for argument in ignored if shown is not None else ():
-        path = ("spec", *(_camel(str(step)) for step in argument))
-        if part_at(body, path) is not None and _has_other_owner(shown or {}, path, manager):
-            _take_out(body, path)
+        place = _place_of(argument, body)
+        named = part_at(body, place)
+        for path in [] if named is None else list(_said(named, place)):
+            if _has_other_owner(shown or {}, path, manager):
+                _take_out(body, path)
     return body
+
+
+def _place_of(argument: Path, body: Body) -> Path:
+    """Where a body says an argument, if it does. Labels have names of their own; a repeated block stands in
+    the plural.
+    """
+    if argument[:1] == ("labels",):
+        return ("metadata", *argument)
+    place: Path = ("spec",)
+    for step in argument:
+        key = _camel(str(step))
+        place = (*place, key if part_at(body, (*place, key)) is not None else f"{key}s")
+    return place
 
 
 def is_as_applied(sent: Body, shown: Body, manager: str) -> bool:
@@ -65,7 +80,7 @@ def _leaves(fields: Body, above: tuple[str, ...] = ()) -> Iterator[Path | None]:
             yield from _leaves(each or {}, (*above, name[2:]))
 
 
-def _said(sent: Any, above: tuple[str, ...] = ()) -> Iterator[Path]:
+def _said(sent: Any, above: Path = ()) -> Iterator[Path]:
     """The paths of what a body says, beside which object it is."""
     if isinstance(sent, Mapping) and (sent or not above):
         for name, each in sent.items():
@@ -76,28 +91,32 @@ def _said(sent: Any, above: tuple[str, ...] = ()) -> Iterator[Path]:
         yield above
 
 
-def _has_other_owner(shown: Body, path: tuple[str, ...], manager: str) -> bool:
+def _has_other_owner(shown: Body, path: Path, manager: str) -> bool:
     for entry in (shown.get("metadata") or {}).get("managedFields") or ():
         is_ours = entry.get("manager") == manager and entry.get("operation") == "Apply"
-        if not is_ours and path in set(_paths(entry.get("fieldsV1") or {}, len(path))):
+        if not is_ours and _holds(entry.get("fieldsV1"), path):
             return True
     return False
 
 
-def _paths(fields: Body, depth: int, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, inner in fields.items():
-        if name.startswith("f:"):
-            path = (*above, name[2:])
-            yield path
-            if len(path) < depth and isinstance(inner, Mapping):
-                yield from _paths(inner, depth, path)
+def _holds(fields: Any, path: Path) -> bool:
+    """Whether fields hold a path, by itself or as a part of what is owned as a whole."""
+    for step in path:
+        if not fields or f"f:{step}" not in fields:
+            return False
+        fields = fields[f"f:{step}"]
+        if not fields:
+            return True
+    return True
 
 
-def _take_out(body: dict[str, Any], path: tuple[str, ...]) -> None:
-    holder: Any = body
-    for step in path[:-1]:
-        holder = holder[step]
-    holder.pop(path[-1], None)
+def _take_out(body: dict[str, Any], path: Path) -> None:
+    """Take out a field, and what holds nothing but it."""
+    for end in range(len(path), 1, -1):
+        holder = part_at(body, path[: end - 1])
+        del holder[path[end - 1]]
+        if holder:
+            return
 
 
 def _camel(name: str) -> str:
