@@ -371,6 +371,8 @@ def import_one(
     taken_over = _find(target, request, providers, problems)
     if taken_over is None:
         return [replace(p, subject=None, block="") for p in problems]
+    if not taken_over.creation:  # as above
+        taken_over = replace(taken_over, creation=state.last_creation + 1)
     after = replace(
         state,
         instances={**state.instances, address: InstanceState(taken_over)},

@@ -81,3 +81,17 @@ def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block
     assert code == 1
     assert 'Error: Not judged on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
     assert "cannot be asked" in said
+
+
+MEMBER = 'resource "fleet_member_cluster" "{0}" {{\n  provider = fleet\n  name     = "{0}"\n}}\n'
+
+
+def test_two_that_are_imported_one_by_one_stand_in_state_side_by_side(hub: Front, told: Told) -> None:
+    members = [each["metadata"]["name"] for each in hub.all("MemberCluster")][:2]
+    head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
+    Path("main.nf.hcl").write_text(head + "".join(map(MEMBER.format, members)))
+    for name in members:
+        code, said = told("import", f"fleet_member_cluster.{name}", name)
+        assert code == 0, said
+    code, said = told("plan")
+    assert code == 0, said
