@@ -230,5 +230,6 @@ class PlanningLine:
 _PLANNING: Final = {
     "objects": "Planning {} objects",
     "VMs": "Placing {} VMs",
+    "placements": "Placing {} placements",
     "tie-breaks": "Certainty: {} tie-breaks",
 }

@@ -5,5 +5,5 @@ DOOR = {
     "phases": "claimed_in Contribution HostedWorkload Instances Phases",
     "planner": "make_plan",
     "pool_reasons": "explain_pools",
-    "request": "Adjustment DataValues Imported PlanRequest Progress",
+    "request": "Adjustment DataValues Imported PlanRequest Progress Stage",
 }

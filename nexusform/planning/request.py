@@ -55,6 +55,7 @@ class Stage(StrEnum):
 
     OBJECTS = "objects"
     VMS = "VMs"
+    PLACEMENTS = "placements"
     TIE_BREAKS = "tie-breaks"
 
 

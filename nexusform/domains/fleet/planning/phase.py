@@ -87,7 +87,7 @@ def plan_placements(
         if remade and not asked.external:  # else a staged run has to bring what changes on the hub
             pods.remake(asked.address, remade)
     diagnostics += evict_once({placement.key: placement for placement in placements}, hub)
-    rounds = run_rounds(placements, members, pods, hub.on_members(members))
+    rounds = run_rounds(placements, members, pods, hub.on_members(members), blocks.request.progress)
     diagnostics += carry_out_runs(placements, hub, rounds.roster)
     rounds = after_runs(placements, members, pods, rounds)
     diagnostics += roll_out_all(placements)

@@ -19,6 +19,7 @@ from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, M
 from nexusform.domains.fleet.scheduling.explanation import PlacementExplanation, explain
 from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.scheduling.watcher import MemberChange, Occasion, Trigger, queued
+from nexusform.planning.request import Progress, Stage
 from nexusform.scheduling.decision import Refusal
 
 MOST_ROUNDS = 1000
@@ -26,12 +27,13 @@ MOST_ROUNDS = 1000
 
 class Rounds(Struct):
     """`roster` is the fleet as it stood after the last round; `placed` are the (placement, cluster) whose
-    pods were looked at.
+    pods were looked at. `progress` is told at which placement each round is, and then at whose pods.
     """
 
     roster: Roster
     placed: set[tuple[str, str]] = field(default_factory=set)
     sharing: Sharing = Sharing()
+    progress: Progress = lambda _stage, _done, _of: None
 
     def explanation(self, placement: PlacementPlan) -> PlacementExplanation:
         """What every rule says of every cluster after the last round."""
@@ -55,11 +57,15 @@ class Rounds(Struct):
 
 
 def run_rounds(
-    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], pods: Pods, direct: Direct
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    pods: Pods,
+    direct: Direct,
+    progress: Progress = lambda _stage, _done, _of: None,
 ) -> Rounds:
     """Settle all placements. `direct` are the objects that clusters get without one."""
     members_before = [member.before for member in members.values() if member.before is not None]
-    start = Rounds(_roster(members), sharing=sharing_of(placements, direct))
+    start = Rounds(_roster(members), sharing=sharing_of(placements, direct), progress=progress)
     rounds = _let_leave(placements, members, pods, members_before, start)
     return _settle_all(placements, members, pods, members_before, rounds, edits=True)
 
@@ -135,7 +141,8 @@ def _settle_all(
         queue = queued(members_before, roster.members, watched)
         changes_of = {entry.placement: entry.changes for entry in queue}
         changed = False
-        for placement in placements:
+        for number, placement in enumerate(placements, 1):
+            rounds.progress(Stage.PLACEMENTS, number, len(placements))
             if placement.offer.refused is not None:
                 continue
             changes = changes_of.get(placement.address, ())
@@ -223,7 +230,8 @@ def place_pods(
         for cluster in _clusters_left(placement, with_objects, rounds):
             pods.leave(placement.address, cluster)
             placement.workloads.pop(cluster, None)
-    for placement, bindings, rolled in holdings:
+    for number, (placement, bindings, rolled) in enumerate(holdings, 1):
+        rounds.progress(Stage.PLACEMENTS, number, len(holdings))
         for binding in bindings:
             state = members.get(binding.cluster)
             key = (placement.address, binding.cluster)

@@ -240,3 +240,16 @@ def test_a_pick_all_that_is_kept_for_its_labels_is_not_called_a_pick_n() -> None
     assert (str(row.action), row.trigger) == ("keep", "labels_no_longer_match")
     assert "PickAll" in row.reason
     assert not any("PickN" in warning.detail for warning in warnings(result))
+
+
+def test_who_waits_is_told_at_which_placement_the_plan_is() -> None:
+    told: list[tuple[int, int]] = []
+
+    def progress(stage: str, done: int, of: int) -> None:
+        if stage == "placements":
+            told.append((done, of))
+
+    three = "".join(placement(name=name) for name in "pqr")
+    good(plan(fleet("a1", "a2") + three, progress=progress))
+    assert told[:3] == [(1, 3), (2, 3), (3, 3)]
+    assert set(told) == {(1, 3), (2, 3), (3, 3)}
