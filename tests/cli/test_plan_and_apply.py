@@ -351,7 +351,7 @@ provider "simulated" {
         ('provider "azur" {}', 'There is no provider "azur"'),
         ('provider "simulated" {\n  relity = "x"\n}', "relity"),
         ('provider "simulated" {\n  reality = nexus_site.lab.id\n}', "must be known"),
-        (SLOW_READ, '"soon" is no duration'),
+        (SLOW_READ, '"delay" must be a duration such as "2s" or "300ms", not "soon"'),
     ],
 )
 def test_wrong_provider_settings_are_told_of_with_their_place(
