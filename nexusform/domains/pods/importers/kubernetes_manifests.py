@@ -442,6 +442,8 @@ class Fields:
 
     def whole(self, key: str, default: int, least: int = 0) -> int:
         """A whole number that is not below `least`, and an int32 as all that are read so."""
+        if key not in self:
+            return default
         value: int | None = self._held(key, Shape(Holds.WHOLE, least=least, most=LARGEST_INT32))
         return default if value is None else value
 
@@ -452,7 +454,7 @@ class Fields:
     def one_of(self, key: str, choices: tuple[str, ...], default: str) -> str:
         """One of some words."""
         value = self.text(key, default)
-        fault = fault_of(value, Shape(Holds.TEXT, choices=choices))
+        fault = None if value in choices else fault_of(value, Shape(Holds.TEXT, choices=choices))
         if fault is not None:
             self.say(key, fault.detail)
             return default
