@@ -253,14 +253,14 @@ def _target(placement: PlacementPlan) -> Target:
     bindings = placement.held
     for _, eviction in placement.evictions:
         bindings = after(eviction, bindings)
-    down = placement.failed | placement.not_ready
+    down = placement.failed_before | placement.not_ready
     up = frozenset(
         binding.cluster
         for binding in bindings
         if binding.state is BindingState.BOUND and not binding.deleting and binding.cluster not in down
     )
     return Target(
-        placement.asked.written.kind, bindings, placement.asked.written.number, up, placement.failed
+        placement.asked.written.kind, bindings, placement.asked.written.number, up, placement.failed_before
     )
 
 
@@ -296,10 +296,10 @@ def _roll(placement: PlacementPlan) -> Iterator[Diagnostic]:
     timeline = rolling_timeline(placement)
     if timeline is not None:
         placement.rolled_out = placement.rolled_out.with_timeline(timeline)
-    left = [cluster for cluster in outcome.stalled if cluster in placement.left]
+    left = [cluster for cluster in outcome.stalled if cluster in placement.left_members]
     if left:
         yield from _staying_behind(placement, left)
-    held_up = [cluster for cluster in outcome.stalled if cluster not in placement.left]
+    held_up = [cluster for cluster in outcome.stalled if cluster not in placement.left_members]
     if held_up:
         yield _held_up(placement, held_up)
 
@@ -326,7 +326,7 @@ def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[D
 def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
     """A warning for a rollout that cannot go on: what stops it, and what to do."""
     key, rolling, before = placement.key, placement.asked.written.rolling, ", ".join(clusters)
-    failing = sorted((placement.failing & {binding.cluster for binding in placement.held}) - {*clusters})
+    failing = sorted((placement.fails_now & {binding.cluster for binding in placement.held}) - {*clusters})
     down = f"{listed(failing, 4)} {form(len(failing), 'fails', 'fail')}" if failing else ""
     why = f" {down}, which counts as taken down;" if failing else ""
     advice = "Mend what fails there, or raise one of them." if failing else "Raise one of them."

@@ -223,13 +223,13 @@ class PlacementPlan(Struct):
         return self._projection[1]
 
     @property
-    def left(self) -> frozenset[str]:
+    def left_members(self) -> frozenset[str]:
         """The clusters of it that are no members any more, or are leaving: what was there went with them."""
         held = {binding.cluster for binding in self.held}
         return frozenset(held - self.offer.clusters.labels.keys() | held & self.offer.clusters.leaving)
 
     @property
-    def failed(self) -> frozenset[str]:
+    def failed_before(self) -> frozenset[str]:
         """The clusters on which what it brought before this plan failed for good. Where another way of
         applying comes, which it does before all else, it is what fails then.
         """
@@ -265,18 +265,19 @@ class PlacementPlan(Struct):
     def not_ready(self) -> frozenset[str]:
         """The clusters on which what it brought is not available, now or ever."""
         shown = self.asked.shown.get("bindings") or {}
-        return self.left | {cluster for cluster, each in shown.items() if each.get("standing") == WAITING}
+        waiting = {cluster for cluster, each in shown.items() if each.get("standing") == WAITING}
+        return self.left_members | waiting
 
     @property
-    def refusing(self) -> frozenset[str]:
+    def fails_to_apply(self) -> frozenset[str]:
         """The clusters of it on which applying fails, as the configuration says or a hub shows."""
         # Where overriding or an envelope failed before, nothing tells that applying fails.
-        before = {c for c in self.failed if not self._overriding_failed(c)}
+        before = {c for c in self.failed_before if not self._overriding_failed(c)}
         refusing = frozenset() if self.asked.written.report_diff else self.offer.clusters.failing
         return frozenset(before | refusing) & {binding.cluster for binding in self.held}
 
     @property
-    def failing(self) -> frozenset[str]:
+    def fails_now(self) -> frozenset[str]:
         """The clusters on which what it brings now fails: overrides, envelopes, or applying."""
         latest = self.stock.snapshots[-1].index if self.stock.snapshots else None
         overriding = set()
@@ -284,7 +285,7 @@ class PlacementPlan(Struct):
             rendered = self.stock.rendered(latest, binding.cluster)
             if rendered is not None and rendered.failure:
                 overriding.add(binding.cluster)
-        return self.refusing | overriding
+        return self.fails_to_apply | overriding
 
     def _overriding_failed(self, cluster: str) -> bool:
         content = self.standing.contents.on_cluster.get(cluster)
@@ -294,9 +295,9 @@ class PlacementPlan(Struct):
         """What is known of its clusters when a rolling update begins. What waits becomes available."""
         outdated = self.standing.outdated if self._begins(latest.index) else frozenset()
         return Readiness(
-            unready=self.left,
-            never_ready=self.failing,
-            failed=self.failed,
+            unready=self.left_members,
+            never_ready=self.fails_now,
+            failed=self.failed_before,
             outdated=outdated,
             trackable=availability_tracked(latest.objects),
         )

@@ -233,7 +233,7 @@ def _kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState |
     if (
         binding.state is BindingState.UNSCHEDULED
         and not placement.asked.external
-        and binding.cluster in placement.left
+        and binding.cluster in placement.left_members
     ):
         return "", "its member left; the binding goes when another cluster makes room"
     if binding.cluster in placement.overrides_wait:
@@ -267,7 +267,7 @@ def rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     if len(waves) <= 1:
         return None
     index = placement.stock.snapshots[-1].index if placement.stock.snapshots else None
-    steps = tuple(_wave_steps(waves, placement.failing))
+    steps = tuple(_wave_steps(waves, placement.fails_now))
     return Rollout(placement.asked.instance.address, "rolling update", index, steps)
 
 

@@ -103,7 +103,7 @@ def _says_what_is_gone(placement: PlacementPlan) -> bool:
 
 def _newly_refusing(placement: PlacementPlan) -> bool:
     """Whether the configuration says of a cluster that applying fails there, and the status does not yet."""
-    refusing = placement.refusing & placement.offer.clusters.failing
+    refusing = placement.fails_to_apply & placement.offer.clusters.failing
     said = {
         str(status.get("cluster_name") or "")
         for status in placement.asked.prior_attributes.get("placement_statuses") or ()
@@ -163,7 +163,7 @@ def _run_words_before(placement: PlacementPlan) -> dict[str, str]:
 def _progress(placement: PlacementPlan) -> dict[str, Progress]:
     """How far each cluster that holds the placement is."""
     contents = placement.contents_after()
-    refusing = placement.refusing
+    refusing = placement.fails_to_apply
     unsure = placement.unsure if placement.asked.external else frozenset()
     # Of the version that it has, other overrides are held up.
     held_up = () if placement.asked.external else placement.rolled_out.stalled
