@@ -229,12 +229,12 @@ class _Tallies:
         self._racks: Counter[Token] = Counter()
         self._machines: Counter[Token] = Counter()
         self._counts = self._per_rack(self._actual)
-        # In how many runs a rack had as many VMs of a pool.
-        self._same_counts: Counter[tuple[PoolId, str]] = Counter()
+        # In how many runs a rack had as many VMs of a pool, and which other numbers it had.
+        self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._counts}
+        self._other_counts: dict[tuple[PoolId, str], set[int]] = {}
         self._places_seen: dict[Token, tuple[set[str], set[str]]] = {
             token: ({place.rack}, {place.machine}) for token, place in self._actual.items()
         }
-        self._counts_seen: dict[tuple[PoolId, str], set[int]] = {}
 
     def _per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
         """How many VMs of each pool a rack has."""
@@ -260,22 +260,27 @@ class _Tallies:
             self._racks[token] += place_in_run.rack == place.rack
         counts_in_run = self._per_rack(outcome)
         for pool, counts in self._counts.items():
-            pool_counts = counts_in_run.get(pool, Counter())
-            self._same_counts.update((pool, rack) for rack in counts if counts[rack] == pool_counts[rack])
-            for rack in counts:
-                self._counts_seen.setdefault((pool, rack), {counts[rack]}).add(pool_counts[rack])
+            pool_counts: Mapping[str, int] = counts_in_run.get(pool, {})
+            same_counts = self._same_counts[pool]
+            for rack, count in counts.items():
+                count_in_run = pool_counts.get(rack, 0)
+                if count_in_run == count:
+                    same_counts[rack] += 1
+                else:
+                    self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
     def vms(self, runs: int) -> dict[Token, Certainty]:
         """Shares per VM, in the order of the operations."""
         shares: dict[Token, Certainty] = {}
         for token, place in self._actual.items():
-            of_rack = (self._pool_of[token], place.rack)
+            pool = self._pool_of[token]
             racks, machines = self._places_seen[token]
+            other_counts = self._other_counts.get((pool, place.rack), ())
             shares[token] = Certainty(
                 rack=self._racks[token] / runs,
                 machine=self._machines[token] / runs,
-                rack_count=self._same_counts[of_rack] / runs,
-                tied=(len(racks), len(machines), len(self._counts_seen.get(of_rack, ())) or 1),
+                rack_count=self._same_counts[pool][place.rack] / runs,
+                tied=(len(racks), len(machines), 1 + len(other_counts)),
             )
         return shares
 
@@ -288,12 +293,12 @@ class _Tallies:
 
     def _pool(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
         """The certainty of one pool over so many runs."""
-        counts = self._counts[pool]
+        counts, same_counts = self._counts[pool], self._same_counts[pool]
         owner, name = pool
         return PoolCertainty(
             owner=owner,
             pool=name,
             machine_certain=sum(self._machines[token] == runs for token in tokens),
             counts=dict(sorted(counts.items())),
-            certain_racks=tuple(sorted(rack for rack in counts if self._same_counts[pool, rack] == runs)),
+            certain_racks=tuple(sorted(rack for rack in counts if same_counts[rack] == runs)),
         )
