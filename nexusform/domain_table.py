@@ -43,10 +43,11 @@ class Domain(Struct, frozen=True, kw_only=True):
     `page_parts`: its `PageParts` (rendering/page/domain_parts.py). `providers` and `backends`: names, as
     configuration has them, to their `ProviderKind` or `BackendKind`. `exports`: forms of `export` to what
     writes them (workflow/exporting.py). `checks`: what `validate` asks beside the configuration.
-    `explains`: what `explain` asks about objects of its types (`Explainer`). `adopts`: what `import -from=`
-    may name to what takes that over (workflow/importing.py). `reconciles`: what `reconcile -from=` may name
-    to what compares state with it (cli/reconciling.py). `remarks`: its diagnostics by their ids, where the
-    engine must know more of one than that it is an error or a warning.
+    `explains`: what `explain` asks about objects of its types (`Explainer`). `shows`: types to what `show`
+    prints of them instead of attributes (cli/show.py). `adopts`: what `import -from=` may name, DIR for any
+    directory, to what takes that over (workflow/runs/importing.py). `reconciles`: what `reconcile -from=`
+    may name to what compares state with it (cli/reconciling.py). `remarks`: its diagnostics by their ids,
+    where the engine must know more of one than that it is an error or a warning.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     exports: Mapping[str, str] = field(default_factory=dict)
     checks: str = ""
     explains: str = ""
+    shows: Mapping[str, str] = field(default_factory=dict)
     adopts: Mapping[str, str] = field(default_factory=dict)
     reconciles: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, Remark] = field(default_factory=dict)
@@ -112,6 +114,10 @@ _ALL: Final = (
         providers={
             "azure": "providers.azure:PROVIDER",
             "azure_export": "providers.azure_export:PROVIDER",
+        },
+        adopts={
+            "DIR": "workflow.adopting:import_site",
+            "azure": "workflow.adopting:import_site",
         },
         exports={
             "azapi": "rendering.exports:azapi",
@@ -168,6 +174,10 @@ _ALL: Final = (
         placement_maps={"bindings": "binding"},
         page_parts="rendering.fleet_page_parts:PARTS",
         explains="workflow.explain_workloads:explain_fleet",
+        shows={
+            "fleet_cluster_resource_placement": "rendering.shown_placements:placements_text",
+            "fleet_resource_placement": "rendering.shown_placements:placements_text",
+        },
         exports={
             "manifests": "rendering.exports:manifests",
             "node-labels": "rendering.exports:node_labels",

@@ -339,9 +339,9 @@ def _members(flag: str, typed: str, front: str, directory: str) -> Iterator[Cand
 def _of_a_member(flag: str, member: Mapping[str, Any]) -> list[str]:
     """Keys of its labels and properties to be set, of its taints to be taken away, or every health."""
     if flag == "health":
-        from nexusform.domains.fleet.scheduling.bindings import Health
+        from nexusform.resource_types.registry import RESOURCE_TYPES
 
-        return [str(health) for health in Health]
+        return list(RESOURCE_TYPES["fleet_member_cluster"].schema.attributes["health"].choices)
     if flag == "taint":
         return [f"{taint.get('key')}-" for taint in member.get("taint") or ()]
     kind = {"label": "labels", "property": "properties"}[flag]

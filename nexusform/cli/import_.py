@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -18,11 +16,8 @@ from nexusform.rendering.notation.colours import hang
 from nexusform.words import counted
 from nexusform.workflow.opening.place import Place
 from nexusform.workflow.opening.project import Project, open_project
-from nexusform.workflow.runs.importing import SOURCES, address_to_import, import_one
+from nexusform.workflow.runs.importing import address_to_import, import_one, take_over_from
 from nexusform.workflow.runs.run import Notices, base_request, begin
-
-if TYPE_CHECKING:
-    from nexusform.domains.azure.importers.az_adoption import AdoptedSite
 
 DONE = """
 Import successful!
@@ -66,7 +61,7 @@ def import_(arguments: ImportArguments) -> int:
     """
     screen = arguments.view.screen()
     if arguments.source:
-        return _take_over_sites(screen, arguments)
+        return _take_over_source(screen, arguments)
     if not arguments.address or not arguments.object_id:
         raise click.UsageError("Say what to import: ADDRESS and ID, or -from=DIR and -generate-config-out=F.")
     opened = open_project(_place(arguments))
@@ -105,40 +100,24 @@ def _take_over(screen: Screen, project: Project, arguments: ImportArguments) -> 
     return 0
 
 
-# --- whole sites -------------------------------------------------------------------------------
+# --- whole sites and hubs ----------------------------------------------------------------------
 
 
-def _take_over_sites(screen: Screen, arguments: ImportArguments) -> int:
-    """Import whole sites and write their configuration."""
+def _take_over_source(screen: Screen, arguments: ImportArguments) -> int:
+    """Import everything of a source that a domain reads, and write its configuration."""
     if arguments.address:
         raise click.UsageError("-from takes over whole sites: leave ADDRESS and ID out.")
     if not arguments.generate_config_out:
         raise click.UsageError("-from needs -generate-config-out=F: the file that the configuration goes to.")
-    place = _place(arguments)
-    if arguments.source in SOURCES and not Path(arguments.source).is_dir():
-        return _take_over_source(screen, arguments, place)
-    from nexusform.domains.azure.workflow.adopting import import_site
-
-    answer = import_site(
-        place,
+    take_over = take_over_from(arguments.source)
+    if take_over is None:
+        raise click.UsageError(f'-from: nothing that is installed takes over "{arguments.source}".')
+    answer = take_over(
+        _place(arguments),
         os.path.normpath(arguments.source),
         arguments.generate_config_out,
         arguments.lock.locking(),
         Notices(waiting=screen.err),
-    )
-    screen.diagnostics(answer.diagnostics, answer.sources)
-    if has_errors(answer.diagnostics):
-        return 1
-    for site in answer.sites:
-        screen.out(hang(_site_line(site), screen.width))
-    _tell_imported(screen, answer.imported, arguments.generate_config_out)
-    return 0
-
-
-def _take_over_source(screen: Screen, arguments: ImportArguments, place: Place) -> int:
-    """Import everything of a source that a domain knows."""
-    answer = SOURCES[arguments.source](
-        place, arguments.generate_config_out, arguments.lock.locking(), Notices(waiting=screen.err)
     )
     screen.diagnostics(answer.diagnostics, answer.sources)
     if has_errors(answer.diagnostics):
@@ -158,15 +137,3 @@ def _tell_imported(screen: Screen, imported: int, path: str) -> None:
         f"Their configuration was written to {path}. Look it through and keep it;\n"
         "`nexusform plan` has no changes now."
     )
-
-
-def _site_line(site: AdoptedSite) -> str:
-    """`lon1: 8 racks, 128 machines, 15 clusters; 900 VMs adopted, 2 without a machine, 0 occupied`."""
-    types = [one.type for one in site.objects]
-    parts = [
-        counted(types.count("nexus_rack"), "rack"),
-        counted(types.count("nexus_bare_metal_machine"), "machine"),
-        counted(types.count("nexus_kubernetes_cluster"), "cluster"),
-    ]
-    vms = f"{counted(site.adopted, 'VM')} adopted, {site.unplaced:,} without a machine"
-    return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import click
 from msgspec import Struct
@@ -24,10 +25,14 @@ from nexusform.cli.report_flag import (
 )
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics import has_errors
+from nexusform.domain_table import Loaded, targets_of_domains
 from nexusform.plans.plan import Plan
-from nexusform.ports import Kind
 from nexusform.resource_types.registry import registries
 from nexusform.workflow.plan_files.show import Shown, find_shown
+
+# Types to what prints objects of them: (instances, -status-version, columns, whether secrets are shown).
+Writer: TypeAlias = Callable[..., str]
+SHOWN: Final[Mapping[str, Writer]] = Loaded(targets_of_domains("shows"))
 
 
 class ShowArguments(Struct, frozen=True, kw_only=True):
@@ -157,35 +162,25 @@ def _plan_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
 def _state_text(shown: Shown, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.text.state_text import render_state
 
-    placements = _placements_text(shown, arguments, screen.known_width)
-    if placements:
-        return placements
+    told = _of_a_domain(shown, arguments, screen.known_width)
+    if told:
+        return told
     state = shown.state
     if shown.instances is not None:
         state = replace(state, instances=shown.instances, outputs={})
     return render_state(state, registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
 
-def _placements_text(shown: Shown, arguments: ShowArguments, width: int) -> str:
-    """Fleet placements alone are printed as `kubectl describe` does; "" for anything else."""
-    known = registries()
-    if not shown.instances or any(known.kind_of(each.type) is not Kind.PLACEMENT for each in shown.instances):
+def _of_a_domain(shown: Shown, arguments: ShowArguments, width: int) -> str:
+    """Objects alone that a domain prints in its own way, such as placements; "" for anything else."""
+    types = {address.type for address in shown.instances or ()}
+    if not shown.instances or not types <= SHOWN.keys():
         return ""
-    from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
-    from nexusform.domains.fleet.planning.contents import read_placement
-    from nexusform.domains.fleet.rendering.placement_status_text import render_placement
-
-    sensitive = arguments.show_sensitive
-    texts = []
-    for address, instance in shown.instances.items():
-        read = known.resource_types[address.type].fleet
-        if instance.current is None or read is None or (instance.current.sensitive and not sensitive):
-            return ""
-        written = read(instance.current.attributes)
-        if isinstance(written, FleetPlacement):
-            placement = read_placement(instance.current.attributes, written)
-            texts.append(render_placement(address.type, placement, arguments.status_version, width))
-    return "\n\n".join(texts)
+    writers = {SHOWN[name] for name in types}
+    if len(writers) > 1:
+        return ""
+    (write,) = writers
+    return write(shown.instances, arguments.status_version, width, show_sensitive=arguments.show_sensitive)
 
 
 def _cut(text: str, most: int | None) -> str:

@@ -3,8 +3,8 @@
 # What other rooms may use of this one.
 DOOR = {
     "importing": (
-        "address_to_import ENDING generated_block import_one refusal_to_generate SOURCES Takeover "
-        "with_computed write_new"
+        "address_to_import ENDING generated_block import_one refusal_to_generate Takeover "
+        "take_over_from with_computed write_new"
     ),
     "locking": "break_lock describe_holder find_holder Locking",
     "plan_verdicts": "judge",

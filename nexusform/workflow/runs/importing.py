@@ -67,9 +67,17 @@ class Takeover(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-# (place, file of the configuration, how to lock, notices) -> what came of it
-TakeOver: TypeAlias = Callable[[Any, str, Any, Any], Takeover]
+# (place, what -from names, file of the configuration, how to lock, notices) -> what came of it
+TakeOver: TypeAlias = Callable[[Any, str, str, Any, Any], Takeover]
 SOURCES: Final[Mapping[str, TakeOver]] = Loaded(targets_of_domains("adopts"))
+DIRECTORY: Final = "DIR"  # among SOURCES: any exported directory
+
+
+def take_over_from(named: str) -> TakeOver | None:
+    """Who takes over what `-from` names: a source by its name, else any directory; None where nobody does."""
+    if named in SOURCES and not Path(named).is_dir():
+        return SOURCES[named]
+    return SOURCES.get(DIRECTORY)
 
 
 def write_new(path: str, text: str) -> list[Diagnostic]:

@@ -1,6 +1,1 @@
 """What Azure says of a site, and what its tools plan there: `az` exports, ARM templates, Terraform plans."""
-
-# What other rooms may use of this one.
-DOOR = {
-    "az_adoption": "AdoptedSite",
-}

@@ -41,6 +41,7 @@ from nexusform.workflow.opening.stored import read_stored
 from nexusform.workflow.plan_files.apply import ApplyOptions, apply_plan
 from nexusform.workflow.runs.importing import (
     ENDING,
+    Takeover,
     generated_block,
     refusal_to_generate,
     with_computed,
@@ -255,41 +256,43 @@ def reference_to(address: Address) -> str:
 # --- taking over -------------------------------------------------------------------------------
 
 
-class SiteImport(Struct, frozen=True):
-    """What an import of sites came to: the sites as they were counted, how many objects are new in the
-    state, and what was met; `sources` are the files read.
-    """
-
-    sites: tuple[AdoptedSite, ...] = ()
-    imported: int = 0
-    diagnostics: tuple[Diagnostic, ...] = ()
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
-
-
-def import_site(place: Place, named: str, path: str, locking: Locking, notices: Notices) -> SiteImport:
+def import_site(place: Place, named: str, path: str, locking: Locking, notices: Notices) -> Takeover:
     """Take over what an exported directory shows, or Azure (`named` "azure"), and state does not hold; `path`
     is the new file for its configuration. Nothing is written when anything is wrong.
     """
     refusal = refusal_to_generate(path) or _refusal_of_place(path, place.directory)
     if refusal is not None:
-        return SiteImport(diagnostics=(refusal,))
+        return Takeover(diagnostics=(refusal,))
     state, problems, sources = _standing(place)
     if has_errors(problems):
-        return SiteImport(diagnostics=tuple(problems), sources=sources)
+        return Takeover(diagnostics=tuple(problems), sources=sources)
     source, wrong = source_for(place, named)
     problems += wrong
     adoption = plan_adoption(source, state) if source is not None else Adoption()
     problems += adoption.diagnostics
+    lines = tuple(map(_site_line, adoption.sites))
     if has_errors(problems) or not adoption.objects:
-        return SiteImport(adoption.sites, 0, tuple(problems), sources)
+        return Takeover(lines, 0, tuple(problems), sources)
     wrong = write_new(path, adoption.text)
     if has_errors(wrong):
-        return SiteImport(diagnostics=(*problems, *wrong), sources=sources)
+        return Takeover(diagnostics=(*problems, *wrong), sources=sources)
     wrong, sources = _into_state(place, adoption, locking, notices)
     problems += wrong
     if has_errors(wrong):
         Path(path).unlink()
-    return SiteImport(adoption.sites, len(adoption.objects), tuple(problems), sources)
+    return Takeover(lines, len(adoption.objects), tuple(problems), sources)
+
+
+def _site_line(site: AdoptedSite) -> str:
+    """`lon1: 8 racks, 128 machines, 15 clusters; 900 VMs adopted, 2 without a machine, 0 occupied`."""
+    types = [one.type for one in site.objects]
+    parts = [
+        counted(types.count("nexus_rack"), "rack"),
+        counted(types.count("nexus_bare_metal_machine"), "machine"),
+        counted(types.count("nexus_kubernetes_cluster"), "cluster"),
+    ]
+    vms = f"{counted(site.adopted, 'VM')} adopted, {site.unplaced:,} without a machine"
+    return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"
 
 
 def _standing(place: Place) -> tuple[State, list[Diagnostic], Mapping[str, SourceFile]]:

@@ -4,7 +4,7 @@
 DOOR = {
     "asked": "asked_of",
     "brought": "prepare_resources",
-    "contents": "objects_on_clusters read_bindings read_placement",
+    "contents": "objects_on_clusters read_bindings",
     "hub": "Hub ON_HUB read_hub",
     "outcome": "placement_warnings",
     "overrides": "picked",

@@ -4,5 +4,4 @@
 DOOR = {
     "fleet_parts": "FleetMatrix grid one_by_one pods_of reasons Square WIDEST_GRID",
     "manifests": "hub_bodies",
-    "placement_status_text": "render_placement",
 }

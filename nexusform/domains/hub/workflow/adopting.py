@@ -62,7 +62,7 @@ _MOST_NAMED: Final = 6
 Found = dict[Address, tuple[str, Mapping[str, Any]]]
 
 
-def import_hub(place: Place, path: str, locking: Locking, notices: Notices) -> Takeover:
+def import_hub(place: Place, _named: str, path: str, locking: Locking, notices: Notices) -> Takeover:
     """Take over what a hub shows and state does not hold; `path` is the new file for its configuration.
     Nothing is written when anything is wrong.
     """

@@ -1,0 +1,36 @@
+"""Who `import -from=` asks: domains say what they take over, and one that is not there is no bug."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.workflow.runs import importing
+
+IMPORT = ("import", "-from=export", "-generate-config-out=site.nf.hcl")
+
+
+def test_a_directory_that_no_domain_reads_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("export").mkdir()
+    monkeypatch.setattr(importing, "SOURCES", {})
+    assert run(list(IMPORT)) == 1
+    told = capsys.readouterr().err
+    assert 'nothing that is installed takes over "export"' in " ".join(told.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+
+
+@pytest.mark.parametrize(("named", "asked"), [("hub", "hub"), ("export", "DIR"), ("nowhere", "DIR")])
+def test_a_source_is_named_and_all_else_is_a_directory(
+    named: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importing, "SOURCES", {"hub": "hub", "DIR": "DIR"})
+    assert importing.take_over_from(named) == asked
+    # A directory that is called like a source is meant before it.
+    Path(named).mkdir()
+    assert importing.take_over_from(named) == "DIR"
