@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from nexusform.diagnostics import warning
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.domains.pods.pod_kind import PodPlace
 from nexusform.plans.plan import (
     Action,
     PlacementAction,
-    PlacementChange,
     Plan,
 )
 from nexusform.scheduling.decision import Certainty, Refusal
@@ -21,7 +18,6 @@ from tests.rendering.pieces import (
     _spot,
     _spots,
     _tables,
-    address,
     change,
     cluster_d,
     span_of,
@@ -94,64 +90,3 @@ def changed_placements() -> Plan:
         kept=174,
         tie_breaks=0,
     )
-
-
-def fleet_and_pods() -> Plan:
-    web = address("fleet_cluster_resource_placement", "web")
-    rows = [
-        PlacementChange(
-            web,
-            "binding",
-            "east",
-            PlacementAction.PLACE,
-            None,
-            Binding("east", BindingState.BOUND, 0),
-            "number_of_clusters_increased",
-            cluster="",
-            pool="web",
-        ),
-        PlacementChange(
-            web,
-            "binding",
-            "north",
-            PlacementAction.KEEP,
-            Binding("north", BindingState.BOUND, 0),
-            Binding("north", BindingState.BOUND, 0),
-            "taint_added",
-            cluster="",
-            pool="web",
-        ),
-        PlacementChange(
-            web,
-            "binding",
-            "west",
-            PlacementAction.UPDATE,
-            Binding("west", BindingState.BOUND, 0),
-            Binding("west", BindingState.BOUND, 0),
-            "resources_changed",
-            cluster="",
-            pool="web",
-        ),
-    ]
-    rows += [
-        PlacementChange(
-            web,
-            "pod",
-            f"nginx-{i}",
-            PlacementAction.PLACE,
-            None,
-            PodPlace("east", f"east-np1-{i}", f"rack{1 + i % 2}-bm01", "1") if i < 3 else PodPlace("east"),
-            "new",
-            cluster="east",
-            pool="web/Deployment/nginx",
-            number=i,
-        )
-        for i in range(4)
-    ]
-    before = {
-        "id": "web",
-        "name": "web",
-        "bindings": {"west": {"state": "Bound"}, "north": {"state": "Bound"}},
-    }
-    after = before | {"bindings": before["bindings"] | {"east": {"state": "Bound"}}}
-    return Plan(changes=(change(web, Action.UPDATE, before, after),), placements=tuple(rows), kept=12)

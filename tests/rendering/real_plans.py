@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from _pytest.mark.structures import ParameterSet
 from msgspec import Struct
 
 from nexusform.cli.main import run
@@ -21,6 +23,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 # 28 February 2026, 14:00 UTC: eight hours after the export of the inventory example.
 NOW = "1772287200"
 REGISTRIES = registries()
+# The domains whose types an example names.
+NEEDS = {
+    "inventory": {"azure"},
+    "fleet": {"fleet"},
+    "end-to-end": {"fleet"},
+    "hardware-aware": {"fleet", "vnf"},
+}
 
 
 class RealPlan(Struct, frozen=True):
@@ -32,6 +41,11 @@ class RealPlan(Struct, frozen=True):
     @property
     def sources(self) -> dict[str, SourceFile]:
         return {name: SourceFile(name, text) for name, text in self.saved.snapshot.items()}
+
+
+def of_examples(*names: str) -> list[ParameterSet]:
+    """Parameters of a test: each example goes with the domains that it needs."""
+    return [pytest.param(name, marks=pytest.mark.of_domains(*NEEDS.get(name, ()))) for name in names]
 
 
 @contextmanager

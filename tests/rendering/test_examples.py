@@ -12,9 +12,9 @@ from nexusform.rendering.json.json_document import json_bytes, plan_document
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
-from tests.rendering.real_plans import REGISTRIES, RealPlan
+from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
-EXAMPLES = ["quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware"]
+EXAMPLES = ("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware")
 # What JSON says of where something goes, by kind.
 PLACES = {
     "vm": {"machine", "rack", "availability_zone", "numa_cells"},
@@ -23,14 +23,16 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", of_examples(*EXAMPLES))
 def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     options = PlanTextOptions(details=True, width=100, hints=False, registries=REGISTRIES)
     golden(f"examples/{name}.txt", render_plan(real.saved.plan, real.sources, options))
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired"])
+@pytest.mark.parametrize(
+    "name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired")
+)
 def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     options = PlanTextOptions(saved_to="p.plan", registries=REGISTRIES)
@@ -41,21 +43,21 @@ def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[
 
 
 @pytest.mark.parametrize(
-    "name", [*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired", "evacuated"]
+    "name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired", "evacuated")
 )
 def test_markdown(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     golden(f"examples/{name}.md", render_markdown(real.saved.plan, real.sources, REGISTRIES))
 
 
-@pytest.mark.parametrize("name", ["quickstart", "end-to-end"])
+@pytest.mark.parametrize("name", of_examples("quickstart", "end-to-end"))
 def test_json(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     document = plan_document(real.saved.plan, None, registries=REGISTRIES)
     golden(f"examples/{name}.json", json_bytes(document, pretty=True).decode())
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", of_examples(*EXAMPLES))
 def test_tools_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None:
     # What Atlantis and tfcmt look for in the text of a plan, and what they must find in both forms.
     plan = examples[name].saved.plan
@@ -67,7 +69,7 @@ def test_tools_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None
         assert [int(n) for n in found.groups()] == [plan.to_add, plan.to_change, plan.to_destroy]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", of_examples(*EXAMPLES))
 def test_json_has_what_consumers_of_plans_read(name: str, examples: dict[str, RealPlan]) -> None:
     real = examples[name]
     document = json.loads(json_bytes(plan_document(real.saved.plan, None, registries=REGISTRIES)))

@@ -10,6 +10,7 @@ import pytest
 
 from nexusform.cli.main import run
 
+pytestmark = pytest.mark.of_domains("fleet")
 WRITTEN = """
 resource "nexus_vm_sku" "k" {
   vcpus      = 4

@@ -21,7 +21,7 @@ from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.progress_text import apply_complete_line
 from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
-from tests.rendering.real_plans import REGISTRIES, RealPlan
+from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
 # --- tfcmt -------------------------------------------------------------------------------------
 
@@ -58,7 +58,10 @@ def changed_result(lines: list[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["quickstart", "nexus-document", "fleet", "end-to-end", "hardware-aware", "evacuated", "repaired"]
+    "name",
+    of_examples(
+        "quickstart", "nexus-document", "fleet", "end-to-end", "hardware-aware", "evacuated", "repaired"
+    ),
 )
 def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: dict[str, RealPlan]) -> None:
     plan = examples[name].saved.plan
@@ -200,7 +203,7 @@ def check_changes(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "repaired"]
+    "name", of_examples("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "repaired")
 )
 def test_go_unmarshals_a_plan(name: str, examples: dict[str, RealPlan]) -> None:
     real = examples[name]

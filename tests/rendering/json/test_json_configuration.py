@@ -172,6 +172,7 @@ resource "nexus_site" "s" {
 """
 
 
+@pytest.mark.of_domains("azure")
 def test_every_provider_that_resources_use_is_there(tmp_path: Path, plans: SimpleNamespace) -> None:
     (tmp_path / "middle" / "inner").mkdir(parents=True)
     (tmp_path / "main.nf.hcl").write_text(PROVIDERS_OF_ROOT)

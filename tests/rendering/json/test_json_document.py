@@ -48,7 +48,15 @@ def test_state_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> N
     golden("state.json", json_bytes(state_document(plans.some_state()), pretty=True).decode())
 
 
-@pytest.mark.parametrize("name", ["added_cluster", "every_action", "rich_document", "fleet_and_pods"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "added_cluster",
+        "every_action",
+        "rich_document",
+        pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
+    ],
+)
 def test_streamed_compact_and_pretty_say_the_same(name: str, plans: SimpleNamespace) -> None:
     document = plan_document(getattr(plans, name)(), None, plans.some_state())
     whole = materialised(document)
@@ -151,12 +159,16 @@ def test_kept_rows_and_refusals_only_with_all(plans: SimpleNamespace) -> None:
 
     assert actions(Detail.CHANGED) == ["move", "remove", "remove", "remove"]
     assert actions(Detail.ALL)[-1] == "keep"
-    fleet = document_of(plans.fleet_and_pods())["placement_changes"]
-    assert [row["trigger"] for row in fleet if row["action"] == "keep"] == ["taint_added"]
     everything = document_of(plans.added_cluster(), placements=Detail.ALL)["placement_changes"]
     assert everything[0]["rejected"] == [
         {"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}
     ]
+
+
+@pytest.mark.of_domains("fleet")
+def test_a_kept_row_with_a_trigger_is_always_told(plans: SimpleNamespace) -> None:
+    fleet = document_of(plans.fleet_and_pods())["placement_changes"]
+    assert [row["trigger"] for row in fleet if row["action"] == "keep"] == ["taint_added"]
 
 
 def test_checks_gather_instances(plans: SimpleNamespace) -> None:

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.plans.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import SCRIPTS, render_html
 from nexusform.rendering.page.page_parts import overview_part
@@ -117,6 +117,7 @@ def test_the_data_is_that_of_the_plan(examples: dict[str, RealPlan]) -> None:
     assert len(data["changes"]) == len(real.saved.plan.changes)
 
 
+@pytest.mark.of_domains("azure")
 def test_the_same_plan_gives_the_same_page(examples: dict[str, RealPlan]) -> None:
     real = examples["inventory"]
     assert page_of(real.saved.plan, real.sources)[0] == page_of(real.saved.plan, real.sources)[0]
@@ -176,6 +177,7 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
     assert all(vm[marks] == 0 and vm[places] == vm[places + 1] for vm in site["vms"])
 
 
+@pytest.mark.of_domains("fleet")
 def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     refused = replace(plan.placements[0], rejected=(Refusal("south", "taint_toleration", "it is tainted"),))
@@ -198,6 +200,7 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     assert "separation" not in without.ids
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     member = {"id": "south", "name": "south"}
@@ -208,6 +211,7 @@ def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace)
     assert "Why a cluster was not picked: plan with -placements=all" in words
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_placement_s_status_says_why_a_cluster_has_none(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     unpicked = {"type": "Scheduled", "status": "False", "reason": "Failed", "message": "south is tainted"}
@@ -221,6 +225,7 @@ def test_a_placement_s_status_says_why_a_cluster_has_none(plans: SimpleNamespace
     assert "southnot pickedsouth is tainted" in words
 
 
+@pytest.mark.of_domains("fleet")
 def test_the_matrix_says_why_a_cluster_is_not_picked(examples: dict[str, RealPlan]) -> None:
     real = examples["fleet"]
     text, outline, _ = page_of(real.saved.plan, real.sources)
@@ -230,10 +235,11 @@ def test_the_matrix_says_why_a_cluster_is_not_picked(examples: dict[str, RealPla
     assert "plan with <code>-placements=all" not in text
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     row = plans.fleet_and_pods().placements[0]
     rows = tuple(
-        replace(row, object=f"c{n}", target=Binding(f"c{n}", BindingState.BOUND, 0)) for n in range(3000)
+        replace(row, object=f"c{n}", target=replace(row.target, cluster=f"c{n}")) for n in range(3000)
     )
     _, outline, _ = page_of(replace(plans.fleet_and_pods(), placements=rows))
     words = "".join(outline.words)
@@ -254,6 +260,7 @@ def test_an_empty_plan_has_a_page() -> None:
     assert data["sites"] == []
 
 
+@pytest.mark.of_domains("fleet")
 def test_pods_without_a_node_are_not_called_placed(plans: SimpleNamespace) -> None:
     page = render_html(plans.fleet_and_pods(), {}, REGISTRIES)
     pods = page.partition('id="pods"')[2].partition("</table>")[0]

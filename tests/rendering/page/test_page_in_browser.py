@@ -10,7 +10,16 @@ import pytest
 
 from nexusform.rendering.page.html_page import page_content, render_html
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
-from tests.rendering.real_plans import REGISTRIES, SMALL, RealPlan, copied, many, nexusform, planned
+from tests.rendering.real_plans import (
+    REGISTRIES,
+    SMALL,
+    RealPlan,
+    copied,
+    many,
+    nexusform,
+    of_examples,
+    planned,
+)
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING),
@@ -59,7 +68,8 @@ def choose_view(browser: Browser, view: str) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
-    "name", ["quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation"]
+    "name",
+    of_examples("quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation"),
 )
 def test_no_complaints_and_no_sideways_scrolling(
     name: str, width: int, browser: Browser, pages: dict[str, Path]
@@ -195,6 +205,7 @@ def test_a_refused_plan_shows_what_stands_and_what_does_not_fit(browser: Browser
     assert browser.console() == []
 
 
+@pytest.mark.of_domains("whatif")
 def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
     page = tmp_path / "failure.html"
     nexusform(examples["repaired"].file.parent, "simulate", "failure", "-rack=r1", f"-report=html:{page}")
@@ -214,7 +225,14 @@ def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPl
     assert browser.console() == []
 
 
-@pytest.mark.parametrize("question", ["simulate capacity", "simulate failure -rack=rack3", "advise"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param("simulate capacity", marks=pytest.mark.of_domains("whatif")),
+        pytest.param("simulate failure -rack=rack3", marks=pytest.mark.of_domains("whatif")),
+        "advise",
+    ],
+)
 def test_answers_look_like_plans_and_are_read_on_a_phone(
     question: str, browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
@@ -232,6 +250,7 @@ def test_answers_look_like_plans_and_are_read_on_a_phone(
     assert browser.console() == []
 
 
+@pytest.mark.of_domains("whatif")
 def test_capacity_is_seen_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
     page = tmp_path / "capacity.html"
     nexusform(examples["evacuated"].file.parent, "simulate", "capacity", f"-report=html:{page}")
@@ -241,6 +260,7 @@ def test_capacity_is_seen_on_the_map(browser: Browser, examples: dict[str, RealP
     assert "More VMs of one SKU" in browser.text("#sections")
 
 
+@pytest.mark.of_domains("whatif")
 def test_an_upgrade_plays_wave_by_wave(
     browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
@@ -260,6 +280,7 @@ def test_an_upgrade_plays_wave_by_wave(
     assert browser.console() == []
 
 
+@pytest.mark.of_domains("whatif")
 def test_a_kubernetes_upgrade_plays_batch_by_batch(
     browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
@@ -290,6 +311,7 @@ def test_a_kubernetes_upgrade_plays_batch_by_batch(
     assert browser.console() == []
 
 
+@pytest.mark.of_domains("whatif")
 def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(SMALL.replace("WORKERS", "21").replace("MORE", ""))
     nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
@@ -304,6 +326,7 @@ def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path:
     assert browser.count("button.vm.moved") == 0
 
 
+@pytest.mark.of_domains("fleet", "whatif")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_fleet_before_and_after(width: int, browser: Browser, tmp_path: Path) -> None:
     where = copied("fleet", tmp_path)
@@ -377,6 +400,7 @@ def test_layers_paint_cells(browser: Browser, pages: dict[str, Path]) -> None:
     assert browser.count(".rack.lost") == 1
 
 
+@pytest.mark.of_domains("fleet")
 def test_pods_are_reached_from_the_map(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["end-to-end"])
     browser.run("location.hash = 'vm=east-workers-0'")
@@ -386,6 +410,7 @@ def test_pods_are_reached_from_the_map(browser: Browser, pages: dict[str, Path])
     assert "fleet_cluster_resource_placement.web east (Bound)" in told
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -421,12 +446,14 @@ def test_paper_shows_all_of_it(browser: Browser, pages: dict[str, Path]) -> None
     browser.run("dispatchEvent(new Event('afterprint'))")
 
 
-def test_paper_has_the_differences_of_what_changes_and_no_pages_of_what_comes(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_paper_has_the_differences_of_what_changes(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["evacuated"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#change-tree pre") == 4
+
+
+@pytest.mark.of_domains("fleet")
+def test_paper_says_how_many_that_come_are_not_printed(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["fleet"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#change-tree pre") == 0
@@ -435,7 +462,12 @@ def test_paper_has_the_differences_of_what_changes_and_no_pages_of_what_comes(
 
 
 @pytest.mark.parametrize(
-    ("name", "most"), [("fleet", 4), ("nexus-document-from-nothing", 7), ("evacuated", 5)]
+    ("name", "most"),
+    [
+        pytest.param("fleet", 4, marks=pytest.mark.of_domains("fleet")),
+        ("nexus-document-from-nothing", 7),
+        ("evacuated", 5),
+    ],
 )
 def test_a_page_takes_few_sheets(name: str, most: int, browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages[name])
@@ -470,6 +502,7 @@ def test_vms_and_changes_are_found_by_search(browser: Browser, pages: dict[str, 
     browser.wait_for("document.querySelector('#change-status').innerText === 'Nothing found.'")
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_dash_of_a_manifest_is_no_sign(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["end-to-end"])
     browser.click("#changes summary")

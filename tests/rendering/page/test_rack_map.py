@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from nexusform.rendering.page.rack_map import OUTSIDE, Mark, build_rack_maps, short_names
 from tests.rendering.real_plans import RealPlan
 
@@ -43,6 +45,7 @@ def test_moves_and_removals_show_on_the_side_where_they_stand(examples: dict[str
     assert not evacuated.after
 
 
+@pytest.mark.of_domains("azure")
 def test_vms_that_are_not_managed_hold_their_room(examples: dict[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["inventory"].saved.plan)
     outside = [vm for vm in site.vms if vm.cluster == OUTSIDE]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.rendering import fleet_svg
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
 from nexusform.rendering.page.svg_map import render_svg
@@ -15,6 +14,7 @@ from nexusform.rendering.page.svg_racks import NOTE
 from tests.rendering.real_plans import RealPlan, many
 
 SVG = "{http://www.w3.org/2000/svg}"
+DRAWING = "nexusform.domains.fleet.rendering.fleet_svg"
 
 
 def drawn(real: RealPlan) -> ET.Element:
@@ -143,6 +143,7 @@ def test_a_plan_without_a_site() -> None:
     assert "The plan knows no site." in [t.text for t in root.iter(f"{SVG}text")]
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) -> None:
     root = drawn(examples["fleet"])
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
@@ -155,6 +156,7 @@ def test_a_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) ->
     assert len([t for t in root.iter(f"{SVG}title") if "picked by scheduling policy" in (t.text or "")]) == 8
 
 
+@pytest.mark.of_domains("fleet")
 def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
     examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +165,8 @@ def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
         replace(row, action=PlacementAction.KEEP) if not str(row.address).endswith("most_cpu") else row
         for row in plan.placements
     )
-    monkeypatch.setattr(fleet_svg, "MOST_BYTES", 2500)
-    monkeypatch.setattr(fleet_svg, "_FRAME", 0)
+    monkeypatch.setattr(f"{DRAWING}.MOST_BYTES", 2500)
+    monkeypatch.setattr(f"{DRAWING}._FRAME", 0)
     text = render_svg(replace(plan, placements=kept))
     drawn_lines = re.findall(r">(fleet_cluster_resource_placement\.\w+)<", text)
     assert drawn_lines == ["fleet_cluster_resource_placement.most_cpu"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics import error
@@ -45,6 +46,7 @@ def test_an_upgrade_with_surge_leaves_no_node_missing(plans: SimpleNamespace) ->
     assert tiles(plan)["What is at risk"][0] == only
 
 
+@pytest.mark.of_domains("fleet")
 def test_pods_that_wait_on_do_not_move(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     waits = [row for row in plan.placements if row.kind == "pod" and not row.target.node]

@@ -32,7 +32,14 @@ from tests.rendering.real_plans import (
     refused,
 )
 
-CASES = ["added_cluster", "changed_placements", "fleet_and_pods", "every_action", "drifted", "outputs_only"]
+CASES = [
+    "added_cluster",
+    "changed_placements",
+    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
+    "every_action",
+    "drifted",
+    "outputs_only",
+]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -131,6 +138,10 @@ def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPl
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES)
         for line in shown.split("\n"):
             assert not ("not computed" in line and re.search(r"\d of \d", line)), line
+
+
+@pytest.mark.of_domains("fleet")
+def test_certainty_is_that_of_vms_alone(examples: dict[str, RealPlan]) -> None:
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
     sure = "Sure of the number of VMs per rack for 4 of 14. Which machine: the platform decides."
     assert f"- **VMs**: 14 placed. {sure}\n" in fleet
@@ -352,6 +363,7 @@ def test_what_changes_no_object_has_a_headline_of_its_own(plans: SimpleNamespace
     assert "- `nexus_rack.gone` will be imported (`lab/gone`)\n" in imported.split("<details>")[0]
 
 
+@pytest.mark.of_domains("fleet")
 def test_what_stays_is_counted_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     bindings = tuple(row for row in plan.placements if row.kind == "binding")

@@ -77,6 +77,7 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     assert "locations" not in run["results"][3]
 
 
+@pytest.mark.of_domains("azure")
 def test_every_rule_has_help_and_advice_is_a_note() -> None:
     told = [
         warning("zones-pinned"),

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
 from nexusform.rendering.json.json_stream import placement_summary_event
@@ -36,6 +35,13 @@ def rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> 
         )
         for number, (rack, machine) in enumerate(places)
     )
+
+
+def binding(cluster: str, state: str = "Bound") -> Any:
+    """For tests that are `of_domains("fleet")`."""
+    from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+
+    return Binding(cluster, BindingState(state), 0)
 
 
 def only_line(plan: Plan, detail: Detail = Detail.CHANGED) -> Any:
@@ -106,9 +112,10 @@ def test_names_without_a_number_are_listed_or_counted(plans: SimpleNamespace) ->
     assert only_line(Plan(placements=tuple(found))).label == "a and 6 more"
 
 
+@pytest.mark.of_domains("fleet")
 def test_bindings_fold_into_their_clusters(plans: SimpleNamespace) -> None:
     found = [
-        replace(r, kind="binding", object=name, number=0, target=Binding(name, BindingState.BOUND, 0))
+        replace(r, kind="binding", object=name, number=0, target=binding(name))
         for r, name in zip(rows(plans, [("", "")] * 3), ("east", "west", "north"), strict=True)
     ]
     line = only_line(Plan(placements=tuple(found)))
@@ -117,6 +124,7 @@ def test_bindings_fold_into_their_clusters(plans: SimpleNamespace) -> None:
     assert (one.label, one.target) == ("east", "Bound")
 
 
+@pytest.mark.of_domains("fleet")
 def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) -> None:
     template = replace(rows(plans, [("", "")])[0], kind="binding", number=0)
     states = {"a": ("Scheduled", "Bound"), "b": ("Scheduled", "Bound"), "c": ("Bound", "Unscheduled")}
@@ -125,8 +133,8 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
             template,
             action=PlacementAction.UPDATE,
             object=cluster,
-            source=Binding(cluster, BindingState(before), 0),
-            target=Binding(cluster, BindingState(after), 0),
+            source=binding(cluster, before),
+            target=binding(cluster, after),
         )
         for cluster, (before, after) in states.items()
     )
@@ -137,6 +145,7 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
     ]
 
 
+@pytest.mark.of_domains("fleet")
 def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamespace) -> None:
     (total,) = summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)
@@ -174,6 +183,7 @@ def test_places_in_the_same_racks_are_not_said_twice(plans: SimpleNamespace) -> 
     assert (line.origin, line.target) == ("3 machines in each of 8 racks", "the same racks")
 
 
+@pytest.mark.of_domains("fleet")
 def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     backwards = replace(plan, placements=tuple(reversed(plan.placements)))
@@ -182,9 +192,10 @@ def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) 
     assert {"binding", "pod"} <= set(kinds)
 
 
+@pytest.mark.of_domains("fleet")
 @pytest.mark.parametrize(("names", "verb"), [(("east",), "stays:"), (("east", "west", "north"), "stay:")])
 def test_one_stays_and_several_stay(names: tuple[str, ...], verb: str, plans: SimpleNamespace) -> None:
-    stands = {name: Binding(name, BindingState.BOUND, 0) for name in names}
+    stands = {name: binding(name) for name in names}
     found = tuple(
         replace(
             row,
@@ -202,6 +213,7 @@ def test_one_stays_and_several_stay(names: tuple[str, ...], verb: str, plans: Si
     assert (line.count, line_verb(line)) == (len(names), verb)
 
 
+@pytest.mark.of_domains("fleet")
 def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.LOSE}
@@ -226,6 +238,7 @@ def test_nodes_that_an_upgrade_tells_of_are_no_moves(plans: SimpleNamespace) -> 
     assert not [words for _, words in now if words == "moved"]
 
 
+@pytest.mark.of_domains("fleet")
 def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace) -> None:
     """The stream says the same of them."""
     plan = plans.fleet_and_pods()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nexusform.rendering.report.overview import headline_text
 from nexusform.rendering.report.report import build_report
 from nexusform.rendering.report.stakes import endangered
@@ -55,16 +57,19 @@ def at_stake(before: str, after: str) -> list[str]:
     return list(endangered(good(plan(after, state_of(before))).plan))
 
 
+@pytest.mark.of_domains("fleet")
 def test_an_upgrade_node_by_node_leaves_replicas_on_other_nodes_up() -> None:
     assert at_stake(text(OLD, shop(3)), text(NEW, shop(3))) == []
 
 
+@pytest.mark.of_domains("fleet")
 def test_the_only_replica_is_away_while_its_node_is_upgraded() -> None:
     down = ["a/default/Deployment/shop is down for a while: its only replica "]
     (said,) = at_stake(text(OLD, shop(1)), text(NEW, shop(1)))
     assert said.startswith(down[0])
 
 
+@pytest.mark.of_domains("fleet")
 def test_replicas_of_one_batch_go_together_unless_a_budget_keeps_one_up() -> None:
     (said,) = at_stake(text(OLD, shop(4), ALL), text(NEW, shop(4), ALL))
     assert said.startswith("a/default/Deployment/shop is down for a while: all of its 4 replicas ")
@@ -72,6 +77,7 @@ def test_replicas_of_one_batch_go_together_unless_a_budget_keeps_one_up() -> Non
     assert at_stake(text(OLD, shop(4, BUDGET), ALL), text(NEW, shop(4, BUDGET), ALL)) == []
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_pool_that_is_made_anew_at_once_takes_all_replicas_with_it() -> None:
     of_pool, said = at_stake(text(OLD, shop(3)), text(OLD, shop(3), sku="NC_P22_112_v1"))
     assert of_pool == "a/p has no node for a while: all 4 are made anew at once"
@@ -81,6 +87,7 @@ def test_a_pool_that_is_made_anew_at_once_takes_all_replicas_with_it() -> None:
     assert len(at_stake(guarded, guarded.replace("NC_P10_56_v1", "NC_P22_112_v1"))) == 2
 
 
+@pytest.mark.of_domains("fleet")
 def test_whoever_finds_no_other_node_is_not_said_to_move() -> None:
     """The label that the pods ask for goes with the nodes."""
     other = text(OLD, shop(2)).replace('pool = "p"', 'pool = "other"')
@@ -88,6 +95,7 @@ def test_whoever_finds_no_other_node_is_not_said_to_move() -> None:
     assert said == "a/default/Deployment/shop has no replica left: all of its 2 replicas lose their nodes"
 
 
+@pytest.mark.of_domains("fleet")
 def test_the_title_of_an_upgrade_names_what_else_is_lost() -> None:
     upgraded = good(plan(text(NEW, shop(3)), state_of(text(OLD, shop(3))))).plan
     assert headline_text(upgraded, build_report(upgraded, all_types())) == "a is upgraded to 1.30.1"
@@ -109,6 +117,7 @@ def test_a_control_plane_that_none_may_be_missing_of_from_now_on() -> None:
     assert at_stake(planes(1), planes(1)) == []
 
 
+@pytest.mark.of_domains("fleet")
 def test_pods_of_a_manifest_that_is_made_anew_are_away_meanwhile() -> None:
     state = state_of(text(OLD, shop(3)))
     replaced = good(plan(text(OLD, shop(3)), state, replaces=("fleet_hub_manifest.shop",))).plan

@@ -8,6 +8,7 @@ import pytest
 
 from nexusform.cli.main import run
 
+pytestmark = pytest.mark.of_domains("fleet")
 PLACEMENTS = """
 resource "fleet_member_cluster" "m" {{
   name = "m"

@@ -28,7 +28,7 @@ from tests.rendering.pieces import D, address, change, table, vm_row
 CASES = [
     "added_cluster",
     "changed_placements",
-    "fleet_and_pods",
+    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
     "every_action",
     "every_shape",
     "blocks",

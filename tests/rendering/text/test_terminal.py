@@ -34,7 +34,7 @@ def detailed(**more: Any) -> PlanTextOptions:
 CASES = [
     "added_cluster",
     "changed_placements",
-    "fleet_and_pods",
+    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
     "every_action",
     "every_shape",
     "blocks",
@@ -232,6 +232,7 @@ def test_machines_of_a_new_rack_are_counted_and_of_a_changed_one_listed(plans: S
     assert "# (16 unchanged attributes hidden)" in more
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_place_that_is_given_up_and_taken_again_is_not_kept(plans: SimpleNamespace) -> None:
     # A replaced placement lets go of its clusters and picks anew: every row counts, nothing is left over.
     web = plans.address("fleet_cluster_resource_placement", "web")
