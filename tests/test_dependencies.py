@@ -3,6 +3,8 @@
 docs/decisions/0003-dependencies.md says what each is for; this holds that page to it.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
@@ -11,9 +13,6 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
-
-from tests.domains.azure.providers.arm_server import ArmServer
-from tests.domains.azure.providers.azure_sites import CLUSTER_ID, project, standing_site
 
 ROOT = Path(__file__).parents[1]
 # A package that cannot be imported, then a program.
@@ -63,6 +62,7 @@ MANIFEST = 'resource "fleet_hub_manifest" "m" {\n  yaml_body = <<-EOT\n    kind:
 class Feature(Struct, frozen=True):
     """What a package is needed for: a command that says `shown` with it and not without.
 
+    `domain`: whose command or configuration that is, "" for the engine's.
     `before` is what was applied earlier, in the same directory or (`elsewhere`) in another one.
     """
 
@@ -74,6 +74,7 @@ class Feature(Struct, frozen=True):
     before: str = ""
     elsewhere: str = ""
     typed: str = ""
+    domain: str = ""
 
 
 FEATURES = (
@@ -105,12 +106,16 @@ FEATURES = (
         ("validate", "-portable"),
         "Not readable with hcl2",
     ),
-    Feature("yaml", "manifests", MANIFEST, ("validate",), "apiVersion"),
+    Feature("yaml", "manifests", MANIFEST, ("validate",), "apiVersion", domain="fleet"),
     Feature("yaml", "yamldecode", SITE, ("console",), '"found"', typed='yamldecode("a: found").a\n'),
     Feature(
         "re2", "regular expressions", SITE, ("console",), '"found"', typed='regex("f[a-z]+", "a found b")\n'
     ),
 )
+
+
+def _of(each: Feature | Extra) -> pytest.MarkDecorator:
+    return pytest.mark.of_domains(*filter(None, [each.domain]))
 
 
 def run(directory: Path, package: str, program: str, typed: str = "") -> tuple[int, str]:
@@ -135,7 +140,10 @@ def nexusform(directory: Path, *arguments: str, package: str = "", typed: str = 
     return run(directory, package, COMMAND.format(arguments=list(arguments)), typed)
 
 
-@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: f"{feature.package}: {feature.name}")
+@pytest.mark.parametrize(
+    "feature",
+    [pytest.param(each, id=f"{each.package}: {each.name}", marks=_of(each)) for each in FEATURES],
+)
 def test_a_feature_is_gone_without_its_package(feature: Feature, tmp_path: Path) -> None:
     for name, text in (("elsewhere", feature.elsewhere), ("here", feature.before)):
         directory = tmp_path / name
@@ -158,12 +166,13 @@ def test_a_feature_is_gone_without_its_package(feature: Feature, tmp_path: Path)
 
 
 class Extra(Struct, frozen=True):
-    """A package, the extra that brings it, and a command that needs it."""
+    """A package, the extra that brings it, and a command that needs it, of a domain or ("") the engine's."""
 
     package: str
     extra: str
     command: tuple[str, ...]
     configuration: str = SITE
+    domain: str = ""
 
 
 def backend(kind: str, settings: str) -> str:
@@ -186,18 +195,32 @@ nexusform {
 }
 """
 AZURE_BLOB = 'storage_account_name = "a"\n    container_name = "c"\n    key = "k"'
+S3_BUCKET = 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'
+DATABASE = 'conn_str = "postgres://localhost:1/x"'
 EXTRAS = (
-    Extra("boto3", "s3", ("plan",), backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"')),
-    Extra("psycopg", "postgres", ("plan",), backend("postgres", 'conn_str = "postgres://localhost:1/x"')),
-    Extra("azure.storage", "azure", ("plan",), backend("azurerm", AZURE_BLOB)),
+    Extra(
+        "boto3",
+        "s3",
+        ("plan",),
+        backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'),
+        "remote_state",
+    ),
+    Extra(
+        "psycopg",
+        "postgres",
+        ("plan",),
+        backend("postgres", 'conn_str = "postgres://localhost:1/x"'),
+        "remote_state",
+    ),
+    Extra("azure.storage", "azure", ("plan",), backend("azurerm", AZURE_BLOB), "remote_state"),
     Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
-    Extra("pygls", "editor", ("lsp",)),
-    Extra("distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1")),
-    Extra("highspy", "optimize", ("simulate", "repack", "-sku=NC_P46_224_v1")),
+    Extra("pygls", "editor", ("lsp",), domain="editor"),
+    Extra("distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1"), domain="sites"),
+    Extra("highspy", "optimize", ("simulate", "repack", "-sku=NC_P46_224_v1"), domain="whatif"),
 )
 
 
-@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra.package)
+@pytest.mark.parametrize("extra", [pytest.param(each, id=each.package, marks=_of(each)) for each in EXTRAS])
 def test_what_an_extra_is_for_names_it_where_it_is_missing(extra: Extra, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(extra.configuration)
     code, output = nexusform(tmp_path, *extra.command, package=extra.package)
@@ -206,11 +229,15 @@ def test_what_an_extra_is_for_names_it_where_it_is_missing(extra: Extra, tmp_pat
     assert "Traceback" not in output
 
 
+@pytest.mark.of_domains("azure")
 def test_acting_on_azure_is_gone_without_its_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("azure.mgmt.networkcloud")
     pytest.importorskip("lightkube")
+    from tests.domains.azure.providers.arm_server import ArmServer
+    from tests.domains.azure.providers.azure_sites import CLUSTER_ID, project, standing_site
+
     server = ArmServer(tmp_path)
     server.site = standing_site()
     for name, value in server.environment().items():

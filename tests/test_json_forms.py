@@ -140,7 +140,7 @@ def structs(hints: list[Any]) -> Iterator[type]:
 
 def test_every_form_names_what_its_class_has() -> None:
     found = list(forms())
-    assert len(found) > 40
+    assert len([name for name, _ in found if not name.startswith("nexusform.domains.")]) > 25
     assert {name: list(missing(form, form.of)) for name, form in found if form.of is not Struct} == {
         name: [] for name, form in found if form.of is not Struct
     }

@@ -14,7 +14,6 @@ import pytest
 
 import nexusform
 from nexusform.cli.main import run
-from nexusform.domains.editor.landing import plan_landing
 from nexusform.regular_files import FREE, Confinement, Outside
 from nexusform.workflow.opening.place import Place, confinement_of
 from tests.contracts.http_state_server import state_server
@@ -525,10 +524,13 @@ resource "nexus_virtual_machine" "v" {
 """
 
 
+@pytest.mark.of_domains("editor", "remote_state")
 def test_what_an_editor_opens_is_confined_as_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The language server makes plans of what is opened, for hints; it writes nothing."""
+    from nexusform.domains.editor.landing import plan_landing
+
     with state_server() as (address, store):
         (tmp_path / "main.nf.hcl").write_text(BACKEND.replace("ADDRESS", address) + RACK)
         monkeypatch.setenv("NF_CONFINE", "true")

@@ -3,7 +3,7 @@
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, ModuleStep
 from nexusform.demands import PlacedVm
 from nexusform.diagnostics import Diagnostic, Severity, ValueNote
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
-from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.domain_table import domains
 from nexusform.exact_numbers import round_number
 from nexusform.plain_data import plain_number
 from nexusform.plans.plan import (
@@ -26,6 +25,7 @@ from nexusform.plans.plan import (
     Drift,
     Mode,
     OutputChange,
+    Place,
     PlacementAction,
     PlacementChange,
     PlacementTable,
@@ -182,15 +182,22 @@ steps = st.builds(
     main=st.booleans(),
 )
 vm_places = st.builds(Placement, texts, texts, texts, st.lists(counts, max_size=2).map(tuple))
-bindings = st.builds(
-    Binding,
-    texts,
-    st.sampled_from(BindingState),
-    counts,
-    previous_state=st.none() | st.sampled_from(BindingState),
-)
-pod_places = st.builds(PodPlace, texts, *[st.none() | texts] * 3)
-places = st.none() | vm_places | bindings | pod_places
+
+
+def places_of_domains() -> Iterator[st.SearchStrategy[Place]]:
+    """The places that the domains which are there bring."""
+    if "fleet" in domains():
+        from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+
+        states = st.sampled_from(BindingState)
+        yield st.builds(Binding, texts, states, counts, previous_state=st.none() | states)
+    if "pods" in domains():
+        from nexusform.domains.pods.pod_kind import PodPlace
+
+        yield st.builds(PodPlace, texts, *[st.none() | texts] * 3)
+
+
+places = st.one_of(st.none(), vm_places, *places_of_domains())
 placements = st.builds(
     PlacementChange,
     address=addresses,

@@ -1,0 +1,123 @@
+"""What comes of a plan for bindings and pods, beside VMs: reports and guard rails say the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.plans.impact.effects import (
+    LEAVING,
+    Effect,
+    EffectCount,
+    effect_clauses,
+    effect_counts,
+    effect_of,
+)
+from nexusform.plans.impact.guard_rails import broken_limits, guarded, limits_of
+from nexusform.plans.plan import Place, Plan
+from tests.plans.impact.placed_rows import HERE, THERE, row
+
+ON_NODE = PodPlace("east", "east-np1-0", "rack1-bm01", "1")
+ON_OTHER = PodPlace("east", "east-np1-1", "rack2-bm01", "2")
+PENDING = PodPlace("east", state="Pending")
+FAILED = PodPlace("east", state="Failed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "action", "source", "target", "effect"),
+    [
+        ("pod", "place", None, ON_NODE, Effect.PLACED),
+        ("pod", "place", None, PENDING, Effect.WAITING),
+        ("pod", "place", None, FAILED, Effect.WAITING),
+        ("pod", "move", ON_NODE, ON_OTHER, Effect.MOVED),
+        ("pod", "move", ON_NODE, ON_NODE, Effect.AGAIN),
+        ("pod", "move", ON_NODE, PENDING, Effect.UNPLACED),
+        ("pod", "move", PENDING, ON_NODE, Effect.PLACED),
+        ("pod", "keep", PENDING, PENDING, Effect.STILL_WAITING),
+        ("pod", "keep", ON_NODE, ON_NODE, Effect.KEPT),
+    ],
+)
+def test_what_becomes_of_an_object(
+    kind: str, action: str, source: Place | None, target: Place | None, effect: Effect
+) -> None:
+    assert effect_of(row(kind, action, source, target)) is effect
+
+
+ROWS = (
+    row("vm", "move", HERE, THERE),
+    row("vm", "move", HERE, HERE),
+    row("vm", "move", HERE, HERE),
+    row("vm", "remove", HERE, None),
+    row("pod", "move", ON_NODE, PENDING),
+    row("pod", "remove", ON_NODE, None, "Deployment/old"),
+    row("pod", "place", None, PENDING),
+    row("pod", "place", None, FAILED),
+)
+
+
+def test_effects_in_words() -> None:
+    assert effect_clauses(effect_counts(ROWS), [*LEAVING, Effect.WAITING]) == [
+        "1 VM is re-created on another machine",
+        "2 VMs are re-created in place",
+        "1 pod loses its node",
+        "1 VM and 1 pod are removed",
+        "1 pod fails",
+        "1 pod stays Pending",
+    ]
+
+
+def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
+    plan = Plan(placements=ROWS)
+    assert not guarded(plan, limits_of("moved:4")).denied
+    broken = guarded(plan, limits_of("moved:3"))
+    assert broken.denied
+    assert not broken.errored
+    assert broken_limits(broken) == ("moved:3",)
+    assert broken.diagnostics[0].detail == (
+        "1 VM is re-created on another machine, 2 VMs are re-created in place and 1 pod loses its node; "
+        "-fail-on=moved:3 allows 3 at most."
+    )
+
+
+def test_what_comes_or_goes_moves_nothing() -> None:
+    plan = Plan(placements=(ROWS[3], ROWS[5], ROWS[6]))
+    assert not guarded(plan, limits_of("moved:0")).denied
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "said"),
+    [
+        ("pod", 1, "1 pod loses its node"),
+        ("binding", 2, "2 fleet bindings lose their member"),
+    ],
+)
+def test_what_is_lost_is_what_the_kind_stands_on(kind: str, count: int, said: str) -> None:
+    assert effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]
+
+
+BOUND = Binding("west", BindingState.BOUND, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "denied"),
+    [
+        # Its member is made anew: the binding goes, and comes again.
+        ([("binding", "remove", BOUND, None), ("binding", "place", None, BOUND)], True),
+        ([("pod", "remove", ON_NODE, None), ("pod", "place", None, ON_NODE)], True),
+        ([("pod", "remove", ON_NODE, None), ("pod", "place", None, PENDING)], True),
+        # It did not run before.
+        ([("pod", "remove", PENDING, None), ("pod", "place", None, ON_NODE)], False),
+        ([("pod", "remove", ON_NODE, None)], False),
+        ([("pod", "place", None, ON_NODE)], False),
+        # One of each kind are strangers.
+        ([("pod", "remove", ON_NODE, None), ("binding", "place", None, BOUND)], False),
+    ],
+)
+def test_what_goes_while_others_come_in_its_stead_does_not_run_on(
+    rows: list[tuple[str, str, Place | None, Place | None]], *, denied: bool
+) -> None:
+    made = guarded(Plan(placements=tuple(row(*each) for each in rows)), limits_of("moved:0"))
+    assert broken_limits(made) == (("moved:0",) if denied else ())
+    if denied:
+        assert "goes while others come in their stead" in made.diagnostics[0].detail

@@ -1,0 +1,100 @@
+"""What the plan without its changes would warn of as well is not caused by it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from nexusform.address import parse_address
+from nexusform.diagnostics import error, warning
+from nexusform.domains.pods.pod_kind import PodPlace
+from nexusform.planning.conclusion.held_before import with_held_before
+from nexusform.plans.plan import Action, Change, Place, PlacementAction, PlacementChange, Plan
+from nexusform.scheduling.racks.vms import Placement
+
+WEB = parse_address("fleet_cluster_resource_placement.web")
+OTHER = parse_address("fleet_cluster_resource_placement.other")
+HERE = Placement("rack1-bm01", "rack1", "1", (0,))
+NODE = PodPlace("east", "east-np1-0", "rack1-bm01", "1")
+PENDING = PodPlace("east", state="Pending")
+
+SHARED_MEMBERS = "members-of-a-placement-share-machines"
+KINDS = (
+    "read-with-a-correction",
+    "object-has-another-owner",
+    "rollout-will-hang",
+    "pods-stay-pending",
+    "anti-affinity-of-pods-cannot-be-met",
+    "pods-share-a-machine",
+    SHARED_MEMBERS,
+)
+
+
+def _row(kind: str, action: str, source: Place | None, target: Place | None) -> PlacementChange:
+    return PlacementChange(WEB, kind, "x", PlacementAction(action), source, target, "new")
+
+
+def _caused(plan: Plan) -> set[str]:
+    """The kinds of warnings about `web` that a plan on top of another would cause."""
+    known = replace(plan, serial=3, diagnostics=tuple(warning(kind, address=str(WEB)) for kind in KINDS))
+    return {kind for kind, held in zip(KINDS, _held(known), strict=True) if not held}
+
+
+def _held(plan: Plan) -> tuple[bool, ...]:
+    return tuple(diagnostic.held_before for diagnostic in with_held_before(plan).diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("row", "caused"),
+    [
+        (_row("pod", "keep", PENDING, PENDING), set()),
+        (_row("pod", "move", PENDING, PENDING), {"rollout-will-hang"}),
+        (_row("pod", "place", None, NODE), {"rollout-will-hang", "pods-share-a-machine"}),
+        (
+            _row("pod", "place", None, PENDING),
+            {"rollout-will-hang", "pods-stay-pending", "anti-affinity-of-pods-cannot-be-met"},
+        ),
+        (
+            _row("pod", "move", NODE, PENDING),
+            {"rollout-will-hang", "pods-stay-pending", "anti-affinity-of-pods-cannot-be-met"},
+        ),
+        (_row("vm", "place", None, HERE), {"rollout-will-hang", "pods-share-a-machine", SHARED_MEMBERS}),
+        (_row("vm", "remove", HERE, None), {"rollout-will-hang"}),
+    ],
+)
+def test_a_warning_is_caused_by_what_can_bring_it_about(row: PlacementChange, caused: set[str]) -> None:
+    assert _caused(Plan(placements=(row,))) == caused
+
+
+def test_what_blocks_say_is_caused_by_them_alone() -> None:
+    change = Change(OTHER, Action.UPDATE, {}, {}, "simulated", 1, 1)
+    assert not _caused(Plan(changes=(change,)))
+    own = {"object-has-another-owner", "rollout-will-hang"}
+    assert _caused(Plan(changes=(replace(change, address=WEB),))) == own
+    moved = replace(change, address=WEB, action=Action.NO_OP, previous_address=OTHER)
+    assert _caused(Plan(changes=(moved,))) == own
+
+
+def test_what_documents_say_is_caused_by_another_text() -> None:
+    followed = Change(
+        WEB,
+        Action.UPDATE,
+        {"manifest": "a", "bindings": {}},
+        {"manifest": "a", "bindings": {"b": {}}},
+        "",
+        1,
+        1,
+    )
+    assert "read-with-a-correction" not in _caused(Plan(changes=(followed,)))
+    rewritten = replace(followed, after={"manifest": "b"})
+    assert "read-with-a-correction" in _caused(Plan(changes=(rewritten,)))
+    created = replace(followed, action=Action.CREATE, before=None)
+    assert "read-with-a-correction" in _caused(Plan(changes=(created,)))
+
+
+def test_nothing_held_before_a_first_plan_and_no_error_ever_does() -> None:
+    corrected = warning("read-with-a-correction", "One slip.", address=str(WEB))
+    assert _held(Plan(serial=1, diagnostics=(corrected,))) == (True,)
+    assert _held(Plan(diagnostics=(corrected,))) == (False,)
+    refused = error("read-with-a-correction", "One slip.", address=str(WEB))
+    assert _held(Plan(serial=1, diagnostics=(refused,))) == (False,)
