@@ -110,15 +110,20 @@ def test_addresses_of_the_configuration_and_of_its_state() -> None:
     assert found("plan", "-exclude", "nexus_r") == racks
     assert found("state", "rm", "nexus_site.lab", "nexus_s") == ["nexus_site.lab"]
     assert found("show", "nexus_s") == ["nexus_site.lab", "file nexus_s"]
-    assert found("simulate", "kubernetes-upgrade", "") == ["nexus_kubernetes_cluster.web"]
     assert found("explain", "nexus_kubernetes_cluster.web", "web-") == ["web-control-plane-0"]
     assert found("output", "") == ["rooms"]
 
 
 @pytest.mark.usefixtures("site")
-def test_workspaces_and_skus() -> None:
+def test_workspaces() -> None:
     assert found("workspace", "select", "p") == ["proving"]
     assert found("workspace", "delete", "") == ["default", "proving"]
+
+
+@pytest.mark.of_domains("whatif")
+@pytest.mark.usefixtures("site")
+def test_clusters_and_skus() -> None:
+    assert found("simulate", "kubernetes-upgrade", "") == ["nexus_kubernetes_cluster.web"]
     assert found("simulate", "capacity", "-sku=NC_P4_") == ["-sku=NC_P4_28_v1"]
     assert found("simulate", "capacity", "-mix=2xNC_G6_28_v1,3xNC_P4_") == [
         "-mix=2xNC_G6_28_v1,3xNC_P4_28_v1"
@@ -126,6 +131,7 @@ def test_workspaces_and_skus() -> None:
     assert found("simulate", "capacity", "-mix=") == []
 
 
+@pytest.mark.of_domains("whatif")
 @pytest.mark.usefixtures("site")
 def test_what_may_be_lost() -> None:
     assert found("simulate", "failure", "-rack=") == ["-rack=a", "-rack=b"]
@@ -148,6 +154,7 @@ resource "fleet_member_cluster" "all" {
 """
 
 
+@pytest.mark.of_domains("fleet", "whatif")
 @pytest.mark.usefixtures("site")
 def test_members_of_the_fleet(site: Path) -> None:
     (site / "fleet.nf.hcl").write_text(FLEET)
@@ -307,6 +314,14 @@ STROKES = {
 }
 
 
+WORDS = {*COMMANDS, "help", "-chdir=state"}
+
+
+def strokes() -> dict[str, str]:
+    """Those whose command is there."""
+    return {typed: words for typed, words in STROKES.items() if words.split()[0] in WORDS}
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_at_a_terminal(home: Path, site: Path, shell: str) -> None:
     """Keys are pressed in an interactive shell, which tells what the line became."""
@@ -315,14 +330,14 @@ def test_at_a_terminal(home: Path, site: Path, shell: str) -> None:
     (home / "real.nfvars").touch()
     (home / "my own.plan").touch()
     flags, setup = SHELLS[shell]
-    lines = [f"nexusform {typed.replace('TAB', chr(9))}" for typed in STROKES]
+    lines = [f"nexusform {typed.replace('TAB', chr(9))}" for typed in strokes()]
     # Control-A goes to the beginning of the line.
     asking = [f"{line}\x01printf '<%s>' \necho read''y\n" for line in lines]
     with terminal([shell, *flags], home) as master:
         pressed(master, f"{setup}; echo read''y\n", "ready")
         said = [re.search("<nexusform>(<.*>)", pressed(master, keys, "ready")) for keys in asking]
     words = [each and each[1][1:-1].replace("><", " ") for each in said]
-    assert words == list(STROKES.values())
+    assert words == list(strokes().values())
 
 
 def need(shell: str) -> None:

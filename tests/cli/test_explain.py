@@ -184,6 +184,7 @@ resource "fleet_hub_manifest" "redis" {
 """
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
     (tmp_path / "redis.nf.hcl").write_text(REDIS)
     manifest = "fleet_hub_manifest.redis"
@@ -222,6 +223,7 @@ resource "fleet_cluster_resource_placement" "all" {
 """
 
 
+@pytest.mark.of_domains("fleet")
 def test_members_whose_nodes_are_unknown_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

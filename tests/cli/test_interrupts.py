@@ -37,6 +37,9 @@ AFTERWARDS = """
 import os, signal
 from nexusform.cli.interrupts import graceful_interrupts
 
+# Who starts the tests in the background may have told them to ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 for _ in range(2):
     with graceful_interrupts(print) as interrupts:
         assert not interrupts.stopping()

@@ -16,6 +16,7 @@ from nexusform.source import Position, SourceFile, Span
 CASE = Path(__file__).with_name("lines_of_heredocs")
 
 
+@pytest.mark.of_domains("fleet", "vnf")
 @pytest.mark.parametrize("command", ["validate", "plan"])
 def test_each_mistake_at_its_line(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -35,6 +35,8 @@ resource "nexus_kubernetes_cluster" "web" {
 }
 """
 
+WHATIF = pytest.mark.of_domains("whatif")
+
 
 @pytest.fixture
 def nf(
@@ -325,8 +327,8 @@ def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_pat
         (["plan", "-confine", "true"], 'There is no place for "true" here. Write -confine=true.'),
         (["plan", "-lock", "false"], "Write -lock=false."),
         (["plan", "lab"], 'There is no place for "lab" here.'),
-        (["simulate", "failure", "rack1"], "-rack=rack1"),
-        (["simulate", "runtime-upgrade", "lab"], "Write -site=lab."),
+        pytest.param(["simulate", "failure", "rack1"], "-rack=rack1", marks=WHATIF),
+        pytest.param(["simulate", "runtime-upgrade", "lab"], "Write -site=lab.", marks=WHATIF),
         (["plan", "-out=a", "-sign=key:me.pem"], "-sign=me.pem."),
     ],
 )

@@ -21,6 +21,7 @@ def test_the_script_writes_the_export_that_is_there(tmp_path: Path) -> None:
     assert written == {path.name: path.read_bytes() for path in (EXAMPLE / "export").iterdir()}
 
 
+@pytest.mark.of_domains("azure")
 def test_the_whole_site_is_taken_over_and_one_pool_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def test_the_document_step_by_step(example: Path) -> None:
     assert NO_CHANGES in run(example, "plan")
 
 
+@pytest.mark.of_domains("azure")
 @pytest.mark.parametrize("example", ["inventory"], indirect=True)
 def test_the_inventory_takes_what_is_left(example: Path) -> None:
     run(example, "apply", "-auto-approve")

@@ -11,6 +11,7 @@ import pytest
 
 from nexusform.cli.main import run
 
+pytestmark = pytest.mark.of_domains("fleet")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet-dump"
 COMMAND = re.compile(r"\$ nexusform (.+?)(?: # exit code (\d))?\n(.*?)(?=\$ |\Z)", re.DOTALL)
 
@@ -21,6 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "e")
 
 
+@pytest.mark.of_domains("whatif")
 def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```console\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
     commands = [found for block in blocks for found in COMMAND.findall(block)]
@@ -36,7 +38,11 @@ def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[s
     ("arguments", "says"),
     [
         (("plan", "-var", "dump=my-hub"), "my-hub"),
-        (("simulate", "fleet", "-leave=par1"), "nexusform plan -out=FILE"),
+        pytest.param(
+            ("simulate", "fleet", "-leave=par1"),
+            "nexusform plan -out=FILE",
+            marks=pytest.mark.of_domains("whatif"),
+        ),
     ],
 )
 def test_mistakes_are_told(

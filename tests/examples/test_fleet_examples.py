@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.of_domains("fleet")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.of_domains("fleet", "vnf")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hardware-aware"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 BEFORE = ("-var", "server_group=false")

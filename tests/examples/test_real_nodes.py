@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "real-nodes"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 
@@ -19,6 +21,7 @@ def nexusform(where: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.of_domains("fleet")
 def test_what_runs_leaves_room_for_one_replica_on_the_only_node_with_vfs(tmp_path: Path) -> None:
     here = tmp_path / "real-nodes"
     shutil.copytree(EXAMPLE, here, ignore=shutil.ignore_patterns("state", ".nexusform"))

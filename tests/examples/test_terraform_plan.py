@@ -11,6 +11,7 @@ import pytest
 
 from nexusform.cli.main import run
 
+pytestmark = pytest.mark.of_domains("azure")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform-plan"
 
 

@@ -183,6 +183,7 @@ def test_what_cannot_be_read_is_told_at_its_block(site: Shell, change: tuple[str
     assert "Traceback" not in told
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_member_of_a_missing_state_is_not_blamed(site: Shell) -> None:
     member = """
 resource "fleet_member_cluster" "a" {
@@ -214,6 +215,7 @@ def test_an_encrypted_state_is_opened_as_the_reader_is_told(nf: Shell) -> None:
     assert "cannot be decrypted" in told
 
 
+@pytest.mark.of_domains("fleet")
 def test_a_cluster_that_two_states_hold_differently_is_refused(site: Shell, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     larger = SITE.replace("count       = 2", "count       = 3")
@@ -226,6 +228,7 @@ def test_a_cluster_that_two_states_hold_differently_is_refused(site: Shell, tmp_
     assert "Cluster in two states" in told
 
 
+@pytest.mark.of_domains("fleet")
 def test_pods_of_the_other_state_take_their_room(nf: Shell) -> None:
     """A worker full of pods that the site's own state holds has no room for those of the fleet."""
     manifest = """

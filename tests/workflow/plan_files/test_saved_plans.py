@@ -153,6 +153,7 @@ def test_a_state_that_was_edited_under_its_serial_is_noticed(nf: Shell) -> None:
     assert "nexus_kubernetes_cluster.a" in told
 
 
+@pytest.mark.of_domains("azure")
 def test_another_inventory_stops_a_plan_that_would_be_another(
     nf: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +235,7 @@ resource "fleet_cluster_resource_placement" "p" {
 """
 
 
+@pytest.mark.of_domains("fleet")
 def test_what_stays_is_saved_once_in_the_state_and_the_changes(nf: Shell) -> None:
     Path("main.nf.hcl").write_text(FLEET)
     assert nf("apply", "-auto-approve")[0] == 0
