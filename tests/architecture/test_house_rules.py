@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from inspect import isfunction
 from pathlib import Path
 
-import pytest
+from msgspec import Struct
 
 from nexusform.domain_table import domains
 
@@ -42,65 +42,84 @@ def _room(path: Path) -> str:
     return _name(path).split("/")[2 if _in_domain(path) else 0]
 
 
-def _calls(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name):
-                yield node.func.id, node.lineno
-            elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-                yield f"{node.func.value.id}.{node.func.attr}", node.lineno
-
-
 WORLDLY = {"open", "print", "input", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_only_the_rim_touches_the_world(path: Path) -> None:
-    found = [] if _in_rim(path) else [c for c in _calls(ast.parse(path.read_text())) if c[0] in WORLDLY]
-    assert not found
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if _room(f) != "cli"], ids=_name)
-def test_only_the_command_line_prints(path: Path) -> None:
-    assert "print" not in {name for name, _ in _calls(ast.parse(path.read_text()))}
+class _Source(Struct, frozen=True):
+    """What the rules ask of a file. `calls`: names and lines; `functions`: names and lengths."""
+
+    calls: list[tuple[str, int]]
+    functions: list[tuple[str, int]]
+    imports: list[tuple[str, str]]
+    docstring: str
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_rooms_are_small(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= MOST_LINES
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or 0) - node.lineno + 1
-            assert length <= MOST_FUNCTION_LINES, f"{node.name} has {length} lines"
+@cache
+def _source(path: Path) -> _Source:
+    """Each file is parsed and walked once for all rules; its syntax tree is not kept."""
+    tree = ast.parse(_text(path))
+    source = _Source([], [], [], ast.get_docstring(tree) or "")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                source.calls.append((node.func.id, node.lineno))
+            elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+                source.calls.append((f"{node.func.value.id}.{node.func.attr}", node.lineno))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            source.functions.append((node.name, (node.end_lineno or 0) - node.lineno + 1))
+        elif isinstance(node, ast.ImportFrom):
+            source.imports.extend((node.module or "", alias.name) for alias in node.names)
+    return source
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_rooms_bear_names_of_the_domain(path: Path) -> None:
-    parts = {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts}
-    assert not parts & FORBIDDEN_NAMES
-    assert ast.get_docstring(ast.parse(path.read_text())), "every file says what it is"
+def test_only_the_rim_touches_the_world() -> None:
+    inside = [path for path in FILES if not _in_rim(path)]
+    assert [(_name(path), *c) for path in inside for c in _source(path).calls if c[0] in WORLDLY] == []
 
 
-def _names_from(room: str, path: Path) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"nexusform.{room}."):
-            yield from ((node.module, alias.name) for alias in node.names)
+def test_only_the_command_line_prints() -> None:
+    others = [path for path in FILES if _room(path) != "cli"]
+    assert [
+        (_name(path), line) for path in others for name, line in _source(path).calls if name == "print"
+    ] == []
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if _room(f) == "rendering"], ids=_name)
-def test_rendering_asks_no_what_if_question(path: Path) -> None:
+def test_rooms_are_small() -> None:
+    assert [_name(path) for path in FILES if _text(path).count("\n") > MOST_LINES] == []
+    functions = [(_name(path), *each) for path in FILES for each in _source(path).functions]
+    assert [each for each in functions if each[2] > MOST_FUNCTION_LINES] == []
+
+
+def test_rooms_bear_names_of_the_domain() -> None:
+    parts = {path: {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts} for path in FILES}
+    assert [_name(path) for path in FILES if parts[path] & FORBIDDEN_NAMES] == []
+    silent = [_name(path) for path in FILES if not _source(path).docstring]
+    assert silent == [], "every file says what it is"
+
+
+def test_rendering_asks_no_what_if_question() -> None:
     """It lays out answers: of what-ifs it knows their records, and none of their functions."""
-    for module, name in _names_from("domains.whatif.questions", path):
-        assert not isfunction(getattr(import_module(module), name)), f"{module}.{name} computes"
+    room = "nexusform.domains.whatif.questions."
+    asked = [
+        (_name(path), module, name)
+        for path in FILES
+        if _room(path) == "rendering"
+        for module, name in _source(path).imports
+        if module.startswith(room)
+    ]
+    assert [each for each in asked if isfunction(getattr(import_module(each[1]), each[2]))] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=_name)
-def test_no_possessive_group_fails_halfway(path: Path) -> None:
+def test_no_possessive_group_fails_halfway() -> None:
     """Before 3.11.5 (Debian 12 has 3.11.2) Python went on behind what such a group's last round had read.
 
     An escape fails where it began; anything longer ends with an alternative that fails at once, and so goes
     back.
     """
-    endings = re.findall(r"(\S*)\)[*+?]\+", path.read_text())
-    assert [each for each in endings if not each.endswith(("|(?!)", "|\\\\.", "|''"))] == []
+    endings = [(_name(path), each) for path in FILES for each in re.findall(r"(\S*)\)[*+?]\+", _text(path))]
+    assert [each for each in endings if not each[1].endswith(("|(?!)", "|\\\\.", "|''"))] == []
