@@ -68,7 +68,7 @@ class Front:
         self.controller: Callable[[Front], None] = lambda _hub: None
         self._http = Server(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
     def close(self) -> None:
         self.closed = True
