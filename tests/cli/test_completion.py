@@ -7,7 +7,6 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import pytest
 
 from nexusform.cli.completion import candidates, split_line
 from nexusform.cli.main import COMMANDS, ROOT, run
+from tests import commands
 
 
 def found(*words: str) -> list[str]:
@@ -222,7 +222,7 @@ def home(tmp_path: Path) -> Path:
     """A directory with nexusform in the PATH and a file to complete."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nexusform "$@"\n')
+    program.write_text(f"#!/bin/sh\n{commands.program()}\n")
     program.chmod(0o755)
     (tmp_path / "saved.plan").write_text("")
     return tmp_path

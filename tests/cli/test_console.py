@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
+from tests import commands
 
 CONFIGURATION = """\
 variable "secret" {
@@ -151,7 +152,7 @@ def test_an_error_behind_an_expression_is_shown_where_it_stands(
 def test_at_a_terminal_errors_do_not_end_it_and_lines_go_on(here: Path) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "nexusform", "console"],
+        [*commands.nexusform(), "console"],
         cwd=here,
         stdin=slave,
         stdout=subprocess.PIPE,

@@ -8,13 +8,13 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nexusform.cli.main import run
+from tests import commands
 
 SITE = """
 resource "nexus_site" "lab" {}
@@ -241,10 +241,11 @@ def test_placements_as_a_table(nf: Callable[..., tuple[int, str]]) -> None:
 
 
 def _at_a_terminal(directory: Path, typed: str) -> str:
+    words = [*commands.nexusform(), "init"]
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(directory)
-        os.execv(sys.executable, [sys.executable, "-m", "nexusform", "init"])
+        os.execv(words[0], words)
     os.write(terminal, typed.encode())
     shown = b""
     while True:
@@ -278,7 +279,7 @@ def test_init_offers_what_a_new_directory_lacks(nf: Callable[..., tuple[int, str
 
 def _logged(directory: Path, level: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "nexusform", "plan", "-var", "secret=hunter2"],
+        [*commands.nexusform(), "plan", "-var", "secret=hunter2"],
         cwd=directory,
         env={**os.environ, "NF_LOG": level, **environment},
         capture_output=True,

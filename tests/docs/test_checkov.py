@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import commands
 from tests.rendering.real_plans import SMALL, nexusform, planned, repaired
 
 POLICY = Path(__file__).parents[2] / "docs" / "ci" / "policy" / "checkov"
@@ -68,7 +68,7 @@ _PLANS = ("repaired", "pinned", "destroyed")
 
 
 def _save(where: Path, name: str, plan: Path) -> None:
-    words = [sys.executable, "-m", "nexusform", "show", "-json", str(plan)]
+    words = [*commands.nexusform(), "show", "-json", str(plan)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     (where / f"{name}.json").write_text(done.stdout)
 

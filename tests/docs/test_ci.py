@@ -18,6 +18,7 @@ import yaml
 from nexusform.cli.commands import Command, Flag
 from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
+from tests import commands
 from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, inside, nexusform, planned, repaired
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
@@ -30,7 +31,7 @@ def workspace(tmp_path: Path) -> Path:
     """A repository with a root module in lab/, and nexusform in the PATH."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nexusform "$@"\n')
+    program.write_text(f"#!/bin/sh\n{commands.program()}\n")
     program.chmod(0o755)
     shutil.copytree(EXAMPLES / "nexus-document", tmp_path / "lab", ignore=shutil.ignore_patterns("state"))
     (tmp_path / "out").mkdir()

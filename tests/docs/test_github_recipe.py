@@ -8,12 +8,12 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import commands
 from tests.contracts.bad_answers import bad_server, raw
 from tests.contracts.http_state_server import Store, state_server
 from tests.docs.github_jobs import TOKEN, Hub, Job
@@ -70,7 +70,7 @@ class Repository:
     def __init__(self, place: Path, state: str, store: Store) -> None:
         self.place, self.store = place, store
         (place / "hub").mkdir()
-        self.hub = Hub(place / "hub", f'NF_LIMIT_SECONDS=3 exec {sys.executable} -P -m nexusform "$@"')
+        self.hub = Hub(place / "hub", f"NF_LIMIT_SECONDS=3 {commands.program()}")
         self.settings = f"address={state}/lab\nlock_address={state}/lab/lock\n"
         self.trees = 0
 
@@ -167,7 +167,7 @@ def test_a_plan_that_failed_or_was_killed_is_neither_kept_nor_applied(repository
     tree = repository.tree(1)
     assert repository.plan(tree, "old1").success
     dies = 'case "$*" in *" plan "*) kill -9 $$;; esac'
-    repository.hub.program("nexusform", f'#!/bin/sh\n{dies}\nexec {sys.executable} -P -m nexusform "$@"\n')
+    repository.hub.program("nexusform", f"#!/bin/sh\n{dies}\n{commands.program()}\n")
     job = repository.plan(tree, "head1")
     assert not job.success
     assert "there is no plan (exit code 137)" in job.log

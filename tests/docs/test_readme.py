@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from nexusform.cli.commands import Command, LazyGroup
 from nexusform.cli.main import ROOT as PROGRAM
+from tests import commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")])
@@ -20,7 +20,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 def test_the_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
     where = tmp_path / "example"
     shutil.copytree(ROOT / "examples" / "nexus-document", where, ignore=shutil.ignore_patterns("state"))
-    words = [sys.executable, "-m", "nexusform", f"-chdir={where}", "plan"]
+    words = [*commands.nexusform(), f"-chdir={where}", "plan"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_the_excerpt_of_a_terraform_plan_is_printed_by_its_command(tmp_path: Pat
     where = tmp_path / "example"
     shutil.copytree(ROOT / "examples" / "terraform-plan", where)
     flags = ["-terraform-plan=plan.json", "-inventory=export"]
-    words = [sys.executable, "-m", "nexusform", f"-chdir={where}", "predict", *flags]
+    words = [*commands.nexusform(), f"-chdir={where}", "predict", *flags]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import commands
 from tests.contracts.http_state_server import Store
 from tests.docs.code_hosts import GH, GitLab, gitlab
 from tests.trust.test_comments import COMMAND
@@ -49,7 +49,7 @@ class Jobs:
         self.clones = 0
         self.pipelines = 100
         (place / "bin").mkdir()
-        self.program("nexusform", f'exec {sys.executable} -m nexusform "$@"')
+        self.program("nexusform", commands.program())
         self.program("pip", "exit 0")
 
     def program(self, name: str, command: str) -> None:
@@ -233,7 +233,7 @@ def test_a_run_that_was_killed_fails_the_check(project: tuple[Jobs, GitLab, Stor
     tree = jobs.tree(1)
     jobs.program(
         "nexusform",
-        f'case "$*" in *" plan "*) kill -9 $$;; esac\nexec {sys.executable} -m nexusform "$@"',
+        f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.program()}',
     )
     code, log = jobs.plan(tree, "head1")
     assert code == 1
@@ -309,7 +309,7 @@ def test_a_hostile_merge_request_learns_and_commands_nothing(
     name: str, project: tuple[Jobs, GitLab, Store]
 ) -> None:
     jobs, host, store = project
-    jobs.program("nexusform", f'NF_LIMIT_SECONDS=3 exec {sys.executable} -m nexusform "$@"')
+    jobs.program("nexusform", f"NF_LIMIT_SECONDS=3 {commands.program()}")
     _, log = jobs.plan(jobs.tree(1, HOSTILE[name]), "head1")
     assert TOKEN not in log
     (note,) = host.notes.values()
@@ -406,7 +406,7 @@ def test_a_mistake_commands_nothing(mistake: str, tmp_path: Path) -> None:
     (tmp_path / "lab" / "main.nf.hcl").write_text(mistake)
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nexusform "$@"\n')
+    program.write_text(f"#!/bin/sh\n{commands.program()}\n")
     program.chmod(0o755)
     (tmp_path / "out").mkdir()
     environment = {

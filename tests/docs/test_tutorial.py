@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import commands
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 FIRST_HOUR = TUTORIAL.with_name("first-hour.md")
@@ -64,7 +65,7 @@ def _run(body: str, directory: Path) -> None:
     first, *expected = body.splitlines()
     command, _, note = first.removeprefix("$ nexusform ").partition(" # exit code ")
     done = subprocess.run(
-        [sys.executable, "-m", "nexusform", *command.split()],
+        [*commands.nexusform(), *command.split()],
         cwd=directory,
         capture_output=True,
         text=True,

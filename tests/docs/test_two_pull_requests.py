@@ -3,13 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests import commands
 from tests.contracts import servers
 from tests.contracts.http_state_server import state_server
 
@@ -60,7 +60,7 @@ class Repository:
         self.artifact = place / "artifact"
         self.jobs = 0
         (place / "bin").mkdir()
-        for name, command in (("nexusform", f'exec {sys.executable} -m nexusform "$@"'), ("pip", "exit 0")):
+        for name, command in (("nexusform", commands.program()), ("pip", "exit 0")):
             program = place / "bin" / name
             program.write_text(f"#!/bin/sh\n{command}\n")
             program.chmod(0o755)

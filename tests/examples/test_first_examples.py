@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import commands
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
@@ -17,7 +18,7 @@ NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 
 def run(where: Path, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "nexusform", *words], cwd=where, capture_output=True, text=True, check=False
+        [*commands.nexusform(), *words], cwd=where, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import commands
 
 pytestmark = pytest.mark.of_domains("fleet")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,7 +27,7 @@ def here(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 def nexusform(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "nexusform", *words], cwd=where, capture_output=True, text=True, check=False
+        [*commands.nexusform(), *words], cwd=where, capture_output=True, text=True, check=False
     )
 
 

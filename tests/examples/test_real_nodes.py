@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import commands
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "real-nodes"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 
 
 def nexusform(where: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "nexusform", *words]
+    command = [*commands.nexusform(), *words]
     done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

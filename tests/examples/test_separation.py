@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import commands
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "separation"
 
@@ -22,7 +23,7 @@ def here(tmp_path: Path) -> Path:
 
 def plan(where: Path, *words: str, code: int) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "nexusform", "plan", "-no-color", *words],
+        [*commands.nexusform(), "plan", "-no-color", *words],
         cwd=where,
         capture_output=True,
         text=True,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from msgspec.structs import replace
 from pathlib import Path
 
 from nexusform.state import codec
+from tests import commands
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "state" / "nexus-document.nfstate"
@@ -21,7 +21,7 @@ def test_the_state_of_the_document_example(tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "examples" / "nexus-document", example, ignore=shutil.ignore_patterns("state", ".nexusform")
     )
-    command = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
+    command = [*commands.nexusform(), "apply", "-auto-approve"]
     subprocess.run(command, cwd=example, check=True, capture_output=True, timeout=120)
     name = "nexusform.nfstate"
     state, problems = codec.decode((example / "state" / name).read_bytes(), name)

@@ -140,7 +140,7 @@ def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: Exploration
 @pytest.fixture
 def server(exploration: Exploration) -> Iterator[ExplorerServer]:
     one = ExplorerServer(exploration)
-    thread = Thread(target=one.serve_forever, daemon=True)
+    thread = Thread(target=one.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield one
     one.shutdown()

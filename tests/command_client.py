@@ -1,0 +1,41 @@
+"""`nexusform` for who starts it as a program: hands its words, directory, environment and files to the
+process at the socket of its first argument (commands.py beside it), and ends as the command ends.
+
+    python -I -S tests/command_client.py SOCKET WORD...
+"""
+
+import _socket  # a tenth of the start of `socket`
+import os
+import signal
+import struct
+import sys
+from typing import Any
+
+
+def received(connection: Any) -> int:
+    """The next number that the other side sends."""
+    return int(struct.unpack("i", connection.recv(4, _socket.MSG_WAITALL))[0])
+
+
+def main() -> None:
+    """Run the command; never returns."""
+    connection: Any = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection.connect(sys.argv[1])
+    words = [os.fsencode(word) for word in sys.argv[2:]]
+    environment = [name + b"=" + value for name, value in os.environb.items()]
+    task = b"\0".join((b"%d" % len(words), os.getcwdb(), *words, *environment))  # noqa: PTH109 - no pathlib here
+    files = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("3i", 0, 1, 2))]
+    connection.sendmsg([struct.pack("i", len(task))], files)
+    connection.sendall(task)
+    command = received(connection)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda heard, _frame: os.kill(command, heard))
+    code = received(connection)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+main()
