@@ -125,12 +125,19 @@ def carry_out(task: dict[str, Any]) -> None:
 class Runner:
     """Commands in processes of their own (see the module's text)."""
 
-    def __init__(self, template: Path, variables: Mapping[str, str]) -> None:
-        """`template` is a project that loads what its commands need; `variables` are added to the
-        environment.
+    def __init__(
+        self,
+        template: Path,
+        variables: Mapping[str, str],
+        backend: str = "memory",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`template` is a project that loads what its commands need, and the backend is opened for the same
+        reason; `variables` are added to the environment.
         """
         reading, writing = os.pipe()
         command = [sys.executable, "-m", "tests.contracts.crash_runner", str(template), str(writing)]
+        command += [backend, json.dumps(settings or {})]
         root = str(Path(__file__).parents[2])
         environment = {
             **os.environ,
@@ -184,10 +191,13 @@ class Runner:
 
 def main() -> None:
     """Answer tasks until there are no more."""
+    from nexusform.backends.backend_kind import Directories
+    from nexusform.backends.registry import BACKENDS
     from nexusform.cli.main import run
 
     run([f"-chdir={sys.argv[1]}", "validate"])  # what every command needs is loaded once
     run([f"-chdir={sys.argv[1]}", "plan", "-lock=false"])
+    BACKENDS[sys.argv[3]].open(json.loads(sys.argv[4]), Directories(sys.argv[1], sys.argv[1]))
     answers = os.fdopen(int(sys.argv[2]), "w")
     for line in sys.stdin:
         task = json.loads(line)

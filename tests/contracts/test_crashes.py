@@ -74,7 +74,8 @@ class Story:
         plain = folder / "plain" / "work"
         plain.mkdir(parents=True)
         (plain / "main.nf.hcl").write_text(SITE.replace('backend "BACKEND" {}', ""))
-        self.runner = Runner(plain, {"NF_LEASE_SECONDS": str(LEASE)})
+        settings = self.settings(plain)
+        self.runner = Runner(plain, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
         self.template = self.fresh("template", planned=False)
         self.good(self.template, "plan", "-out=p")
         self.good(self.template, "show", "-report=json:p.json", "p")

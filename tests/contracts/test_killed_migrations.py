@@ -45,7 +45,8 @@ class Moving:
         self.template = folder / "template" / "work"
         self.template.mkdir(parents=True)
         self.write(self.template, "")
-        self.runner = Runner(self.template, {"NF_LEASE_SECONDS": str(LEASE)})
+        settings = self.kind.settings(server, uuid.uuid4().hex)
+        self.runner = Runner(self.template, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
         # A server of Terraform's HTTP protocol has one state at an address, here one for each workspace.
         self.workspaces = ("default", "dev")
         self.states: dict[str, str] = {}
