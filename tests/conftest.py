@@ -40,6 +40,18 @@ def deep_calls() -> Iterator[None]:
     sys.setrecursionlimit(limit)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: three for two processors. A third of their time tests wait for leases, servers and programs."""
+    return len(os.sched_getaffinity(0)) * 3 // 2 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones begin first, so that no worker is left with one of them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests whose configurations name types of a domain go with it, too."""
     gone = {name for mark in item.iter_markers("of_domains") for name in mark.args} - DOMAINS
