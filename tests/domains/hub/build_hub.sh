@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # Builds what the tests of this directory start, as ordinary Go modules: etcd and the servers of Kubernetes.
-#   build_hub.sh DIR [CHECKOUT]    DIR gets the programs. KubeFleet's hub agent is a Go module of a commit; where the
-#   module proxy does not serve it (kubefleet-dev/kubefleet has no tags), CHECKOUT is a directory that holds that commit.
-# Five minutes on two cores, once. Then: NEXUSFORM_HUB_PROGRAMS=DIR python -m pytest tests/domains/hub
+#   build_hub.sh DIR                 DIR gets etcd and kube-apiserver: five minutes on two cores, once.
+#   build_hub.sh DIR hub [CHECKOUT]  and kube-controller-manager and KubeFleet's hub agent, which is a Go module of a
+#   commit; where the module proxy does not serve it (kubefleet-dev/kubefleet has no tags), CHECKOUT is a directory that
+#   holds that commit.
+# Then: NEXUSFORM_HUB_PROGRAMS=DIR python -m pytest tests/domains/hub
 set -euo pipefail
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
-checkout=${2:+$(cd "$2" && pwd)}
+hub=${2:-}
+checkout=${3:+$(cd "$3" && pwd)}
 etcd=v3.6.5 kubernetes=1.34.4 kubefleet=e160c1cdfdd9
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+new=$(mktemp -d "$out/.new.XXXX") # who finds a program in DIR finds the whole of it
+trap 'rm -rf "$work" "$new"' EXIT
 
 mkdir "$work/etcd" && cd "$work/etcd"
 cat > main.go <<'GO'
@@ -26,7 +30,7 @@ GO
 go mod init hub.test/etcd >/dev/null 2>&1
 go get "go.etcd.io/etcd/server/v3@$etcd" >/dev/null 2>&1
 go mod tidy >/dev/null 2>&1
-go build -o "$out/etcd" .
+go build -o "$new/" . && mv "$new/etcd" "$out/"
 
 mkdir "$work/kube" && cd "$work/kube"
 printf 'module hub.test/kube\n\ngo 1.24.0\n' > go.mod
@@ -53,10 +57,15 @@ func main() { os.Exit(cli.Run(app.$2())) }
 GO
 }
 build kube-apiserver NewAPIServerCommand
-build kube-controller-manager NewControllerManagerCommand
+programs=(kube-apiserver)
+if [ "$hub" = hub ]; then
+    build kube-controller-manager NewControllerManagerCommand
+    programs+=(kube-controller-manager)
+fi
 go mod tidy >/dev/null 2>&1
 version="-X k8s.io/component-base/version.gitVersion=v$kubernetes"
-go build -trimpath -ldflags "-s -w $version" -o "$out/" ./kube-apiserver ./kube-controller-manager
+go build -trimpath -ldflags "-s -w $version" -o "$new/" "${programs[@]/#/./}" && mv "$new"/* "$out/"
+[ "$hub" = hub ] || exit 0
 
 mkdir "$work/fleet" && cd "$work/fleet"
 module=github.com/kubefleet-dev/kubefleet
@@ -70,7 +79,7 @@ elif found=$(go mod download -json "$module@$kubefleet" 2> "$work/why"); then
 else
     echo "etcd and the servers of Kubernetes are in $out. The hub agent is not: Go finds no $module@$kubefleet" >&2
     sed -n 's/.*"Error": "\(.*\)".*/\1/p' <<< "$found" >&2
-    echo "Give a checkout of it: build_hub.sh $1 CHECKOUT" >&2
+    echo "Give a checkout of it: build_hub.sh $1 hub CHECKOUT" >&2
     exit 1
 fi
 # What KubeFleet replaces holds for its own builds alone, so it is repeated here.
