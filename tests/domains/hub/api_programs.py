@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -40,13 +41,13 @@ def lacking(*programs: str) -> str:
 class ApiPrograms:
     """Starts both in a directory; `close` ends them."""
 
-    def __init__(self, programs: Path, crds: Path, where: Path) -> None:
-        self._programs, self._where = programs, where
+    def __init__(self, programs: Path, crds: Path, where: Path, *flags: str) -> None:
+        self._programs, self.where = programs, where
         self._processes: list[subprocess.Popen[bytes]] = []
         client, peer, self._port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self._port}"
         self.authority = f"{where}/certs/apiserver.crt"
-        etcd = f"http://127.0.0.1:{client}"
+        self._etcd = etcd = f"http://127.0.0.1:{client}"
         self._start(
             "etcd",
             f"--data-dir={where}/etcd",
@@ -76,6 +77,7 @@ class ApiPrograms:
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
+            *flags,
         )
         self.kubeconfig = self._write_kubeconfig()
         self._until(lambda: "error" not in self.call("GET", "/readyz"))
@@ -97,11 +99,24 @@ class ApiPrograms:
                 process.kill()
                 process.wait()
 
+    def forget(self) -> None:
+        """Let every version before now be too old; those of five minutes ago are so anyhow."""
+        put = self._etcd_call("put", {"key": base64.b64encode(b"now").decode(), "value": ""})
+        self._etcd_call("compaction", {"revision": put["header"]["revision"], "physical": True})
+
+    def _etcd_call(self, what: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        request = urllib.request.Request(
+            f"{self._etcd}/v3/kv/{what}", json.dumps(body).encode(), method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            told: dict[str, Any] = json.loads(answer.read())
+        return told
+
     def _start(self, program: str, *flags: str) -> None:
-        with (self._where / f"{program}.log").open("wb") as log:
+        with (self.where / f"{program}.log").open("wb") as log:
             environment = {
                 **os.environ,
-                "KUBECONFIG": f"{self._where}/kubeconfig",
+                "KUBECONFIG": f"{self.where}/kubeconfig",
                 "POD_NAMESPACE": "fleet-system",
             }
             self._processes.append(
@@ -115,7 +130,7 @@ class ApiPrograms:
             )
 
     def _write_kubeconfig(self) -> Path:
-        path = self._where / "kubeconfig"
+        path = self.where / "kubeconfig"
         cluster = {"server": self.url, "certificate-authority": self.authority}
         document = {
             "apiVersion": "v1",
@@ -131,7 +146,7 @@ class ApiPrograms:
     def _until(self, holds: Any, seconds: float = 90) -> None:
         end = time.monotonic() + seconds
         while not holds():
-            assert time.monotonic() < end, f"the hub does not come up: see {self._where}"
+            assert time.monotonic() < end, f"the hub does not come up: see {self.where}"
             time.sleep(0.3)
 
     def call(

@@ -13,7 +13,8 @@ from httpx2 import Client, HTTPError, Response
 
 from nexusform.domains.hub.api.hub_kinds import READ, WORK
 from tests.domains.hub.api_programs import APPLY, MERGE, ApiPrograms
-from tests.domains.hub.hub_front import PLURALS, Body, Front, merged, path_of_kind, version_of_kind
+from tests.domains.hub.hub_front import PLURALS, Body, Front, Rule, merged, path_of_kind, version_of_kind
+from tests.domains.hub.real_webhooks import Webhooks, words_of
 
 _ACTS = (
     0.5  # seconds between what the controller does while a watch goes on; it acts at every request besides
@@ -30,6 +31,8 @@ class ApiServer(Front):
         context = ssl.create_default_context(cafile=programs.authority)
         self._client = Client(base_url=programs.url, verify=context, timeout=60)
         self._listed: dict[str, list[Body]] = {}
+        self._programs, self._forgets = programs, False
+        self._webhooks: list[Webhooks] = []
         self._at_rest: Any = None  # the server and the controller as they were when nothing was left to do
         _let_bob_read(self._ask)
         super().__init__()
@@ -89,6 +92,8 @@ class ApiServer(Front):
 
     def leave(self) -> None:
         """Let it be a hub without anything, and speak to it no more."""
+        for webhooks in self._webhooks:
+            webhooks.close()
         with self.lock:
             self._listed.clear()
             self._at_rest = None
@@ -114,6 +119,18 @@ class ApiServer(Front):
                 if self._standing() == standing:
                     self._at_rest = standing
 
+    def judge(self, deny: Callable[[Body], str] | None) -> None:
+        def rule(_user: str, _before: Body | None, after: Body) -> str:
+            return deny(after) if deny is not None else ""
+
+        self._webhooks.append(Webhooks(self._ask, self._programs.where, rule, is_silent=deny is None))
+
+    def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
+        self._webhooks.append(Webhooks(self._ask, self._programs.where, words_of(rule), fill_in))
+
+    def forget(self) -> None:
+        self._forgets = True
+
     def _standing(self) -> Any:
         """What tells whether anything happened: the server's version, and what the controller was told."""
         self._listed.clear()
@@ -136,6 +153,8 @@ class ApiServer(Front):
         apply = query.pop("#type", "") == "apply"
         content_type = (APPLY if apply else MERGE) if method == "PATCH" else "application/json"
         self._listed.clear()
+        if self._forgets and query.get("resourceVersionMatch") == "Exact":
+            self._programs.forget()
         answer = self._ask(method, path, query, content, content_type, token)
         told = answer.headers.get("Content-Type", "").startswith("application/json")
         return answer.status_code, answer.json() if told else answer.text
@@ -144,12 +163,15 @@ class ApiServer(Front):
         ended = threading.Event()
         threading.Thread(target=self._act_until, args=(ended,), daemon=True).start()
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        if self._forgets:
+            self._programs.forget()
         try:
             with self._client.stream("GET", path, params=query, headers=headers, timeout=600) as answer:
                 for line in answer.iter_lines():
                     if self.closed:
                         return
-                    yield json.loads(line)
+                    event = json.loads(line)
+                    yield event if answer.is_success else {"type": "ERROR", "object": event}
         except HTTPError:
             if not self.closed:
                 raise

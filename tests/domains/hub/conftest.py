@@ -42,6 +42,21 @@ def api_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProgra
     programs.close()
 
 
+@pytest.fixture(scope="session")
+def programs_without_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
+    """Whose API server knows no more of the past than etcd, which can be told to forget."""
+    where = tmp_path_factory.mktemp("api-server")
+    programs = ApiPrograms(PROGRAMS, CRDS, where, "--watch-cache=false")
+    yield programs
+    programs.close()
+
+
+@pytest.fixture
+def forget(bed: Front) -> Callable[[], None]:
+    """From then on every version that the hub tells is too old when it is asked for."""
+    return bed.forget
+
+
 @pytest.fixture
 def bed(request: pytest.FixtureRequest) -> Iterator[Front]:
     """An API server of a hub, without anything in it."""
@@ -53,7 +68,8 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Front]:
         return
     from tests.domains.hub.api_server import ApiServer  # speaks HTTP with what lightkube brings
 
-    server = ApiServer(request.getfixturevalue("api_programs"))
+    forgetful = "forget" in request.fixturenames
+    server = ApiServer(request.getfixturevalue("programs_without_cache" if forgetful else "api_programs"))
     yield server
     server.close()
     server.leave()

@@ -17,6 +17,9 @@ from nexusform.domains.hub.api.hub_kinds import READ, WORK
 from tests.crowded_server import Server
 
 Body = dict[str, Any]
+WEBHOOK = "owner.acme.example"
+# who asks, the object before (None: it is new), the object as it would be; raises Refuse
+Rule = Callable[[str, Body | None, Body], None]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
 _CORE["pods"] = ("Pod", True)
 # group and plural -> kind, and whether it stands in namespaces
@@ -110,6 +113,18 @@ class Front:
 
     def act(self) -> None:
         """Let the controller do what is to be done."""
+        raise NotImplementedError
+
+    def judge(self, deny: Callable[[Body], str] | None) -> None:
+        """Let the webhook WEBHOOK deny a write of a fleet's objects for a reason; None: let it not answer."""
+        raise NotImplementedError
+
+    def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
+        """Let webhooks fill in what an object lacks, and judge it."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Let every version be too old from now on when it is asked for."""
         raise NotImplementedError
 
     def respond(

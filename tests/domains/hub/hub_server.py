@@ -13,7 +13,18 @@ from typing import Any
 
 from nexusform.documents.shapes import Holds
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Shape
-from tests.domains.hub.hub_front import PATH, PLURALS, Body, Front, Refuse, forbidden, group_of, merged
+from tests.domains.hub.hub_front import (
+    PATH,
+    PLURALS,
+    WEBHOOK,
+    Body,
+    Front,
+    Refuse,
+    Rule,
+    forbidden,
+    group_of,
+    merged,
+)
 from tests.domains.hub.hub_watches import Happened, selects, watched
 
 
@@ -24,9 +35,8 @@ class HubServer(Front):
         self.objects: dict[tuple[str, str, str, str], Body] = {}
         self.version = 1
         self.happened = Happened()
-        self.webhook: Callable[[Body], str] = lambda _body: ""
-        # who asks, the object before, the object as it would be; raises Refuse
-        self.admission: Callable[[HubServer, str, Body | None, Body], None] = lambda *_: None
+        self._rule: Rule = lambda *_: None
+        self._fill_in: Callable[[Body], None] = lambda _: None
         self.powerless = {"bob-token"}
         super().__init__()
 
@@ -135,17 +145,29 @@ class HubServer(Front):
         after = self._changed(before, sent, query, (resource, name, match["sub"] or ""))
         _defaults(kind, after)
         _rules(kind, resource, before, after)
-        self._admit(token.removesuffix("-token"), before, after)
+        self._fill_in(after)
+        self._rule(token.removesuffix("-token"), before, after)
         if "dryRun" not in query:
             after = copy.deepcopy(self._store(key, before, after))
         return {**after, "#new": before is None}
 
-    def _admit(self, user: str, before: Body | None, after: Body) -> None:
-        """What webhooks make of a write."""
-        self.admission(self, user, before, after)
-        denied = self.webhook(after)
-        if denied:
-            raise Refuse(403, f'admission webhook "fleet.validate" denied the request: {denied}')
+    def judge(self, deny: Callable[[Body], str] | None) -> None:
+        def rule(_user: str, _before: Body | None, after: Body) -> None:
+            of_fleet = group_of(after["kind"]).endswith("kubernetes-fleet.io")
+            if deny is None and of_fleet:
+                raise Refuse(500, f'Internal error occurred: failed calling webhook "{WEBHOOK}": refused')
+            denied = deny(after) if deny is not None and of_fleet else ""
+            if denied:
+                raise Refuse(403, f'admission webhook "{WEBHOOK}" denied the request: {denied}')
+
+        self._rule = rule
+
+    def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
+        self._rule, self._fill_in = rule, fill_in
+
+    def forget(self) -> None:
+        self.happened.forget()
+        self.happened.oldest += 10**6
 
     def _changed(
         self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]

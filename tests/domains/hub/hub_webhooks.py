@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from tests.domains.hub.hub_front import Body, Refuse
-from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.hub_front import Body, Front, Refuse
 
 _PLACEMENT = "fleet.clusterresourceplacementv1beta1.validating"
 _INVALID = "deny create/update v1beta1 CRP has invalid fields"
 _LONGEST = 63
 _SERVED = {"Namespace", "ConfigMap", "Secret", "Deployment", "ClusterRole"}
 # the server, who asks, the object before (None: it is new), the object as it would be -> (webhook, words)
-Rule = Callable[[HubServer, str, Body | None, Body], Iterator[tuple[str, str]]]
+Rule = Callable[[Front, str, Body | None, Body], Iterator[tuple[str, str]]]
 
 
-def turn_on(server: HubServer) -> None:
+def turn_on(server: Front) -> None:
     """Let a server's webhooks look at every write."""
-    server.admission = _admit
+    server.admit(partial(_admit, server), _fill_in)
 
 
-def _admit(server: HubServer, user: str, before: Body | None, after: Body) -> None:
+def _admit(server: Front, user: str, before: Body | None, after: Body) -> None:
     kind = after["kind"]
-    if kind == "ClusterResourcePlacement":
-        _fill_in(after)
     for rule in (*_RULES.get(kind, ()), _guard_rail):
         for webhook, words in rule(server, user, before, after):
             raise Refuse(403, f'admission webhook "{webhook}" denied the request: {words}')
@@ -32,6 +30,8 @@ def _admit(server: HubServer, user: str, before: Body | None, after: Body) -> No
 
 def _fill_in(after: Body) -> None:
     """What belongs to nobody afterwards."""
+    if after["kind"] != "ClusterResourcePlacement":
+        return
     spec = after["spec"]
     spec.setdefault("policy", {"placementType": "PickAll"})
     strategy = spec.setdefault("strategy", {})
@@ -43,7 +43,7 @@ def _fill_in(after: Body) -> None:
             rolling.setdefault(name, value)
 
 
-def _placement(_: HubServer, _user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _placement(_: Front, _user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     policy, strategy = after["spec"]["policy"], after["spec"]["strategy"]
     names = policy.get("clusterNames") or []
     field = f"{_INVALID} the placement policy field is invalid:"
@@ -70,7 +70,7 @@ def _placement(_: HubServer, _user: str, before: Body | None, after: Body) -> It
         yield _PLACEMENT, words
 
 
-def _member(_: HubServer, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _member(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     seen: list[Any] = []
     for taint in after["spec"].get("taints") or ():
         if taint in seen:
@@ -80,23 +80,23 @@ def _member(_: HubServer, _user: str, _before: Body | None, after: Body) -> Iter
         seen.append(taint)
 
 
-def _pod(_: HubServer, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _pod(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     names = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
     yield "fleet.pod.validating", f"Pod {names} creation is disallowed in the fleet hub cluster"
 
 
-def _policy_of(server: HubServer, name: str) -> str:
+def _policy_of(server: Front, name: str) -> str:
     placement = server.get("ClusterResourcePlacement", name)
     return "" if placement is None else str(placement["spec"]["policy"]["placementType"])
 
 
-def _eviction(server: HubServer, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _eviction(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     if _policy_of(server, after["spec"]["placementName"]) == "PickFixed":
         webhook = "fleet.clusterresourceplacementeviction.validating"
         yield webhook, "cluster resource placement policy type PickFixed is not supported"
 
 
-def _budget(server: HubServer, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _budget(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     most = after["spec"].get("maxUnavailable")
     if most is not None and _policy_of(server, after["metadata"]["name"]) == "PickAll":
         webhook = "fleet.clusterresourceplacementdisruptionbudget.validating"
@@ -104,7 +104,7 @@ def _budget(server: HubServer, _user: str, _: Body | None, after: Body) -> Itera
         yield webhook, f"{words} max unavailable {most}"
 
 
-def _override(_: HubServer, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _override(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     for rule in after["spec"]["policy"]["overrideRules"]:
         for patch in rule.get("jsonPatchOverrides") or ():
             parts = patch["path"].split("/")
@@ -114,7 +114,7 @@ def _override(_: HubServer, _user: str, _before: Body | None, after: Body) -> It
                 yield "fleet.clusterresourceoverride.validating", words
 
 
-def _guard_rail(_: HubServer, user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _guard_rail(_: Front, user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
     """What belongs to the hub is for its own people."""
     metadata, verb = after["metadata"], "UPDATE" if before else "CREATE"
     namespace = metadata.get("namespace") or ""

@@ -10,8 +10,7 @@ import pytest
 from tests.domains.hub import hub_webhooks
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller, member
-from tests.domains.hub.hub_front import Front, fields_of
-from tests.domains.hub.hub_server import HubServer, Refuse
+from tests.domains.hub.hub_front import WEBHOOK, Front, fields_of
 
 WEB = """
 provider "fleet" {{ timeout = "{timeout}" }}
@@ -241,33 +240,26 @@ def test_what_came_true_counts_in_the_score(hub: Front, told: Told) -> None:
     assert "6 of 6 settled claims held" in Path("plan.html").read_text()
 
 
-@pytest.mark.our_hub_alone("its webhooks are told")
-def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: HubServer, told: Told) -> None:
+def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: Front, told: Told) -> None:
     write()
-    hub.webhook = lambda body: "no placements on Fridays" if body["kind"].endswith("Placement") else ""
+    hub.judge(lambda body: "no placements on Fridays" if body["kind"].endswith("Placement") else "")
     code, said = told("plan")
     assert code == 1
-    assert 'webhook "fleet.validate": no placements on Fridays' in said
+    assert f'webhook "{WEBHOOK}": no placements on Fridays' in said
     assert "main.nf.hcl line 19" in said
 
 
-@pytest.mark.our_hub_alone("its webhooks are told")
 def test_a_webhook_that_does_not_answer_is_told_soon_and_once_for_all(
-    hub: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch
+    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.api.hub._PATIENCE_WITH_WEBHOOKS", 0.6)
     write()
     more = "".join(MANY.format(number=number) for number in range(8))
     Path("more.nf.hcl").write_text(more)
-
-    def silent(_server: HubServer, _user: str, _before: object, after: dict[str, str]) -> None:
-        if after["kind"].endswith("Placement"):
-            raise Refuse(500, 'Internal error occurred: failed calling webhook "owner.acme": refused')
-
-    hub.admission = silent
+    hub.judge(None)
     code, said = told("plan")
     assert code == 1
-    assert 'web: the hub cannot take it (500), its webhook "owner.acme" does not answer (refused)' in said
+    assert f'web: the hub cannot take it (500), its webhook "{WEBHOOK}" does not answer (' in said
     dry = [path for _, path, dry, _ in hub.log if dry and "clusterresourceplacements/" in path]
     assert len(set(dry)) == 9
     assert len(dry) <= 2 * 9  # those that were under way are asked once more, the others are not
@@ -587,10 +579,7 @@ def test_many_new_placements_take_few_requests(hub: Front, told: Told) -> None:
     assert not any("snapshots" in path for path in asked)
 
 
-@pytest.mark.our_hub_alone("its webhooks are told")
-def test_a_hub_with_webhooks_takes_what_is_planned_and_says_what_it_denies(
-    hub: HubServer, told: Told
-) -> None:
+def test_a_hub_with_webhooks_takes_what_is_planned_and_says_what_it_denies(hub: Front, told: Told) -> None:
     hub_webhooks.turn_on(hub)
     write()
     assert told("apply", "-auto-approve")[0] == 0

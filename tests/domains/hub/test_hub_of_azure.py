@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front
-from tests.domains.hub.hub_server import HubServer
 
 MEMBER = """
 provider "fleet" {}
@@ -21,10 +18,9 @@ resource "fleet_member_cluster" "lon1" {
 """
 
 
-@pytest.mark.our_hub_alone("its webhooks are told")
-def test_where_a_label_of_a_member_is_changed_is_said_with_the_denial(hub: HubServer, told: Told) -> None:
+def test_where_a_label_of_a_member_is_changed_is_said_with_the_denial(hub: Front, told: Told) -> None:
     Path("main.nf.hcl").write_text(MEMBER)
-    hub.webhook = lambda body: "labels are managed by Azure" if body["kind"] == "MemberCluster" else ""
+    hub.judge(lambda body: "labels are managed by Azure" if body["kind"] == "MemberCluster" else "")
     code, said = told("plan")
     assert code == 1
     wanted = "az fleet member update --resource-group RG --fleet-name FLEET --name lon1 --labels"

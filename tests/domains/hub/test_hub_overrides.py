@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -201,11 +202,10 @@ def test_what_goes_while_a_plan_reads_is_read_as_it_stood(hub: Front, told: Told
     assert (code, "No changes." in said) == (0, True), said
 
 
-@pytest.mark.our_hub_alone("an API server forgets versions when it likes")
-def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(hub: HubServer, told: Told) -> None:
+@pytest.mark.usefixtures("hub")
+def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(told: Told, forget: Callable[[], None]) -> None:
     begin(told)
-    hub.happened.forget()
-    hub.happened.oldest += 10**6
+    forget()
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
 

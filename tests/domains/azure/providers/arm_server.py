@@ -10,9 +10,7 @@ when it is over (`properties` null or an object), signed addresses, another one 
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
-import ipaddress
 import json
 import ssl
 import threading
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.certificates import certify
 from tests.crowded_server import Server
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -578,36 +577,3 @@ def signature(name: str, time: str) -> str:
 
 def error(code: str, message: str) -> Body:
     return {"error": {"code": code, "message": message}}
-
-
-def certify(folder: Path) -> tuple[Path, Path]:
-    """A certificate of its own for localhost, and its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "arm.pem", folder / "arm.key"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    return paths
