@@ -460,60 +460,6 @@ def test_a_server_that_is_busy_is_asked_again(hub: Front, told: Told, status: in
     assert "Resources: 2 added" in said
 
 
-def test_credentials_that_are_renewed_in_the_middle_are_read_anew(
-    hub: Front, told: Told, tmp_path: Path
-) -> None:
-    write()
-
-    def renew(method: str, path: str) -> int | None:
-        if method == "PATCH" and path.endswith("/settings") and "renewed-token" not in hub.tokens:
-            hub.tokens = {"renewed-token"}
-            hub.kubeconfig(tmp_path)
-            kubeconfig = tmp_path / "kubeconfig.admin"
-            kubeconfig.write_text(kubeconfig.read_text().replace("admin-token", "renewed-token"))
-        return None
-
-    told("plan")
-    hub.faults = renew
-    code, said = told("apply", "-auto-approve")
-    assert code == 0, said
-    assert hub.tokens == {"renewed-token"}
-    assert "2 of 2 predictions came true." in said
-
-
-PLUG_IN = """#!/bin/sh
-printf %s "$KUBERNETES_EXEC_INFO" > {heard}
-echo '{{"kind": "ExecCredential", "status": {{"token": "admin-token"}}}}'
-"""
-
-
-@pytest.mark.parametrize("version", ["v1beta1", "v1"])
-def test_a_plug_in_of_any_version_signs_in_and_hears_how_it_is_asked(
-    hub: Front, told: Told, tmp_path: Path, version: str
-) -> None:
-    heard, plug_in = tmp_path / "heard", tmp_path / "plug-in"
-    plug_in.write_text(PLUG_IN.format(heard=heard))
-    plug_in.chmod(0o755)
-    kubeconfig = Path(hub.kubeconfig(tmp_path))
-    document = json.loads(kubeconfig.read_text())
-    api = f"client.authentication.k8s.io/{version}"
-    document["users"][0]["user"] = {"exec": {"apiVersion": api, "command": str(plug_in)}}
-    kubeconfig.write_text(json.dumps(document))
-    write()
-    code, said = told("apply", "-auto-approve")
-    assert code == 0, said
-    asked = json.loads(heard.read_text())
-    assert asked == {"kind": "ExecCredential", "apiVersion": api, "spec": {"interactive": False}}
-
-
-def test_a_token_that_expired_is_told(hub: Front, told: Told) -> None:
-    write()
-    hub.tokens.clear()
-    code, said = told("plan")
-    assert code == 1
-    assert "does not know who asks (401)" in said
-
-
 def test_a_hub_is_taken_over_as_a_whole(hub: Front, told: Told) -> None:
     write()
     told("apply", "-auto-approve")

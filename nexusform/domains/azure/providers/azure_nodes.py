@@ -11,18 +11,24 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from nexusform.domains.azure.providers.azure_changes import unavailable
 from nexusform.domains.azure.providers.azure_requests import Arm, ArmChange, Target, Verb
 from nexusform.ports import ChangeRequest, ProviderProblem, StepNews, StepWaits
+from nexusform.providers.kubeconfig import KubeconfigProblem, http_client, read_account
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.words import counted
 
+if TYPE_CHECKING:
+    from httpx2 import Client, Response
+
 KUBECONFIGS_VARIABLE: Final = "NF_KUBECONFIG_DIR"
 _NOT_FOUND: Final = 404
+_MERGE: Final = "application/merge-patch+json"
+_SECONDS: Final = 30.0  # of one request
 
 
 class Doomed(Struct, frozen=True):
@@ -163,24 +169,32 @@ def _commands(names: Sequence[str]) -> list[str]:
 def _delete_by_client(kubeconfig: Path, names: Sequence[str]) -> None:
     """Cordon and delete nodes of a cluster. Raises ProviderProblem."""
     try:
-        from lightkube import ApiError, Client, KubeConfig
-        from lightkube.core.exceptions import ConfigError
-        from lightkube.resources.core_v1 import Node
-    except ImportError:
-        raise ProviderProblem(
-            f"{KUBECONFIGS_VARIABLE} is set, and the package that deletes nodes is not installed: "
-            "pip install 'nexusform[kubernetes]'."
-        ) from None
+        client = http_client(read_account([kubeconfig]), _SECONDS)
+    except KubeconfigProblem as problem:
+        raise ProviderProblem(str(problem)) from None
+    with client:
+        for name in names:
+            _delete_node(client, name)
+
+
+def _delete_node(client: Client, name: str) -> None:
+    """Raises ProviderProblem."""
+    path = f"/api/v1/nodes/{name}"
     try:
-        client = Client(KubeConfig.from_file(kubeconfig))
-    except (ConfigError, OSError, ValueError) as problem:
-        raise ProviderProblem(f"The kubeconfig {kubeconfig} cannot be used: {problem}") from None
-    for name in names:
-        try:
-            client.patch(Node, name, {"spec": {"unschedulable": True}})
-            client.delete(Node, name)
-        except ApiError as problem:
-            if problem.status.code != _NOT_FOUND:
-                raise ProviderProblem(f"{name} cannot be deleted: {problem}") from None
-        except OSError as problem:
-            raise ProviderProblem(f"{name} cannot be deleted: {problem}") from None
+        cordon = {"spec": {"unschedulable": True}}
+        answer = client.patch(path, json=cordon, headers={"Content-Type": _MERGE})
+        if answer.is_success:
+            answer = client.delete(path)
+    except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of a plug-in
+        raise ProviderProblem(f"{name} cannot be deleted: {problem}") from None
+    if not answer.is_success and answer.status_code != _NOT_FOUND:
+        raise ProviderProblem(f"{name} cannot be deleted ({answer.status_code}): {_message(answer)}")
+
+
+def _message(answer: Response) -> str:
+    """What an API server says, in its words."""
+    try:
+        document = answer.json()
+    except ValueError:
+        return answer.text[:200]
+    return str(document.get("message")) if isinstance(document, dict) else answer.text[:200]

@@ -12,20 +12,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock, Semaphore
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.log import log
+from nexusform.providers.kubeconfig import (
+    Account,
+    KubeconfigProblem,
+    account_of_pod,
+    http_client,
+    read_account,
+)
+
+if TYPE_CHECKING:
+    from httpx2 import Client
 
 KUBECONFIG: Final = "NF_FLEET_KUBECONFIG"
 CONTEXT: Final = "NF_FLEET_CONTEXT"
 _OF_KUBECTL: Final = "KUBECONFIG"
 _AT_HOME: Final = "~/.kube/config"
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
-_PLUG_IN_HEARS: Final = "KUBERNETES_EXEC_INFO"
-_KNOWN_PLUG_IN: Final = "client.authentication.k8s.io/v1beta1"
 _PAGE: Final = 500
 _AGAIN: Final = 3  # how often a list is begun again that grew too old
 _PATIENCE: Final = 90.0  # seconds of asking again
@@ -88,7 +96,8 @@ class Hub:
     def __init__(self, way: Way, pace: Pace | None = None) -> None:
         self._way = way
         self._pace = pace or Pace()
-        self._client, self.server = _client(way)
+        account = _account(way)
+        self._client, self.server = _client(account), account.server
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovering = Lock()
         self._sending = Semaphore(_AT_ONCE)
@@ -248,7 +257,7 @@ class Hub:
                 if refused.kind is Refusal.NOT_SIGNED_IN and not renewed:
                     renewed = True
                     self._client.close()
-                    self._client, _ = _client(self._way)  # credentials are read anew
+                    self._client = _client(_account(self._way))  # credentials are read anew
                     continue
                 if refused.kind is Refusal.SILENT_WEBHOOK and "dryRun" in query:
                     until = self._patient_until()
@@ -357,62 +366,45 @@ def _first_line(problem: Exception) -> str:
 # --- connecting ----------------------------------------------------------------------------------
 
 
-def _client(way: Way) -> tuple[Any, str]:
-    """An HTTP client that signs in as a kubeconfig says, and the server's URL. Raises HubProblem."""
+def _account(way: Way) -> Account:
+    """Who asks which server. Raises HubProblem."""
     try:
-        from httpx2 import Timeout
-        from lightkube.config import client_adapter
-        from lightkube.config.kubeconfig import KubeConfig
-    except ImportError:
-        raise HubProblem('Speaking to a hub needs lightkube: pip install "nexusform[kubernetes]".') from None
-    source = _kubeconfig(way)
-    named = source or "the service account of this pod"
+        paths = _kubeconfigs(way)
+        return read_account(paths, way.context) if paths else account_of_pod()
+    except KubeconfigProblem as problem:
+        raise HubProblem(str(problem)) from None
+
+
+def _client(account: Account) -> Client:
+    """Raises HubProblem."""
     try:
-        config = KubeConfig.from_file(source) if source else KubeConfig.from_service_account()
-        one = config.get(way.context or None)
-        assert one is not None
-        _tell_plug_in(one.user)
-        parameters = client_adapter.ConnectionParams()
-        parameters.timeout = Timeout(_SECONDS)
-        return client_adapter.Client(one, parameters), str(one.cluster.server).rstrip("/")
-    except KeyError as problem:
-        raise HubProblem(f"{named} cannot be used: {problem} is not in it.") from None
-    except Exception as problem:  # noqa: BLE001 - of YAML, of records, of certificates
-        raise HubProblem(f"{named} cannot be used: {_first_line(problem)}.") from None
+        return http_client(account, _SECONDS)
+    except KubeconfigProblem as problem:
+        raise HubProblem(str(problem)) from None
 
 
-def _tell_plug_in(user: Any) -> None:
-    """Let a plug-in know how it is asked, as kubectl does, and be of any version: lightkube tells it nothing
-    and stops at those that it does not know, but reads nothing of the answer in which versions differ.
-    """
-    if user is None or user.exec is None:
-        return
-    from lightkube.config.models import NameValue
-
-    told = {"kind": "ExecCredential", "apiVersion": user.exec.apiVersion, "spec": {"interactive": False}}
-    user.exec.env = [*(user.exec.env or ()), NameValue(_PLUG_IN_HEARS, json.dumps(told))]
-    user.exec.apiVersion = _KNOWN_PLUG_IN
-
-
-def _kubeconfig(way: Way) -> str:
-    """The kubeconfig in the order of kubectl; "" for the service account of a pod. Raises HubProblem."""
+def _kubeconfigs(way: Way) -> list[Path]:
+    """The kubeconfigs in the order of kubectl; none for the service account of a pod. Raises HubProblem."""
     if way.kubeconfig:
-        return _existing_kubeconfig(way.kubeconfig)
-    listed = [each for each in os.environ.get(_OF_KUBECTL, "").split(os.pathsep) if each]
-    for each in (*listed, _AT_HOME):
-        path = Path(each).expanduser()
-        if path.is_file():
-            return str(path)
+        return [_existing(way.kubeconfig)]
+    named = [Path(each).expanduser() for each in os.environ.get(_OF_KUBECTL, "").split(os.pathsep) if each]
+    standing = [path for path in named if path.is_file()]
+    if named and not standing:
+        # What stands at home may be another cluster: kubectl does not look there either.
+        raise HubProblem(f"None of the kubeconfigs is there that {_OF_KUBECTL} names.")
+    at_home = Path(_AT_HOME).expanduser()
+    if standing or at_home.is_file():
+        return standing or [at_home]
     if os.environ.get(_IN_CLUSTER):
-        return ""
+        return []
     raise HubProblem(
         f"Which hub is meant is not said: there is no {_AT_HOME}. Set {KUBECONFIG} or {_OF_KUBECTL} to a "
         "kubeconfig, or write kubeconfig."
     )
 
 
-def _existing_kubeconfig(named: str) -> str:
+def _existing(named: str) -> Path:
     path = Path(named).expanduser()
     if not path.is_file():
         raise HubProblem(f'There is no kubeconfig "{named}".')
-    return str(path)
+    return path

@@ -1,0 +1,237 @@
+"""Kubeconfigs as kubectl reads them, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import subprocess
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from nexusform.providers.exec_plugin import PluginProblem
+from nexusform.providers.kubeconfig import KubeconfigProblem, http_client, read_account
+
+pytest.importorskip("lightkube")
+KUBECONFIG: dict[str, Any] = {
+    "current-context": "hub",
+    "contexts": [{"name": "hub", "context": {"cluster": "c", "user": "ann"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "ann", "user": {"token": "t"}}],
+}
+
+
+def written(tmp_path: Path, name: str = "config", **changed: Any) -> Path:
+    path = tmp_path / name
+    path.write_text(json.dumps({**KUBECONFIG, **changed}))
+    return path
+
+
+def problem_of(path: Path, context: str = "") -> str:
+    with pytest.raises(KubeconfigProblem) as raised:
+        http_client(read_account([path], context), 1.0)
+    return str(raised.value).replace(str(path), "FILE")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "FILE cannot be used: it is empty."),
+        ("a: [\n", "FILE cannot be used: line 2: expected the node content, but found '<stream end>'."),
+        ("hello", "FILE cannot be used: it is no kubeconfig, with clusters, contexts and users."),
+        ("kind: Pod", "FILE cannot be used: it is no kubeconfig, with clusters, contexts and users."),
+        ("clusters: [1]", "FILE cannot be used: clusters[0] must have a name and a cluster."),
+        ("users: {a: 1}", "FILE cannot be used: users[0] must have a name and a user."),
+        ("contexts: [{name: a}]", "FILE names no current context. Name one: a."),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "config").write_text(text)
+    assert problem_of(tmp_path / "config") == said
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"current-context": "x"}, 'there is no context "x" in it; there is hub.'),
+        ({"clusters": []}, 'there is no cluster "c" in it, which the context hub names; there is none.'),
+        (
+            {"users": [{"name": "bob"}]},
+            'there is no user "ann" in it, which the context hub names; there is bob.',
+        ),
+        ({"clusters": [{"name": "c", "cluster": {}}]}, "the cluster c has no server."),
+    ],
+)
+def test_what_a_context_names_is_there(tmp_path: Path, changed: Any, said: str) -> None:
+    assert problem_of(written(tmp_path, **changed)) == f"FILE cannot be used: {said}"
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"token": 7}, "Expected `str | null`, got `int` - at `$.token`."),
+        (
+            {"auth-provider": {"name": "gcp"}},
+            ("the user ann signs in by an auth-provider, which Kubernetes 1.26 took away. "
+            "An exec plug-in takes its place."),
+        ),
+        (
+            {"client-certificate": "gone.crt", "client-key": "gone.key"},
+            "there is no HERE/gone.crt and HERE/gone.key.",
+        ),
+        ({"exec": {"apiVersion": "v1"}}, "Object missing required field `command`."),
+        (
+            {"exec": {"apiVersion": "v1", "command": "kubelogin-of-nobody", "installHint": "Get it."}},
+            'the program "kubelogin-of-nobody", by which the user ann signs in, is not found. Get it.',
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_user_signs_in_by(tmp_path: Path, user: Any, said: str) -> None:
+    path = written(tmp_path, users=[{"name": "ann", "user": user}])
+    assert problem_of(path).replace(str(tmp_path), "HERE") == f"FILE cannot be used: {said}"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of lightkube's passing file
+def test_certificates_that_are_none(tmp_path: Path) -> None:
+    junk = base64.b64encode(b"junk").decode()
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority-data": junk}
+    path = written(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
+    assert problem_of(path).startswith("FILE cannot be used: its certificates: ")
+    gc.collect()
+
+
+def test_several_files_are_one(tmp_path: Path) -> None:
+    contexts = [{"name": "b", "context": {"cluster": "c", "user": "bob"}}]
+    first = written(tmp_path, "first", users=[], clusters=[], contexts=contexts, **{"current-context": "b"})
+    (tmp_path / "further").mkdir()
+    users = [{"name": "bob", "user": {"tokenFile": "token", "exec": {"command": "bin/plug-in"}}}]
+    second = written(tmp_path / "further", "second", users=users)
+    account = read_account([first, second])
+    assert (account.server, account.user_name) == ("http://127.0.0.1:1", "bob")
+    assert account.user["tokenFile"] == str(tmp_path / "further" / "token")
+    assert account.user["exec"]["command"] == str(tmp_path / "further" / "bin/plug-in")
+    assert problem_of(first) == (
+        'FILE cannot be used: there is no cluster "c" in it, which the context b names; there is none.'
+    )
+
+
+class Asked(BaseHTTPRequestHandler):
+    """Notes the headers of requests; of tokens it knows the second alone."""
+
+    headers_seen: list[dict[str, str]]
+
+    def do_GET(self) -> None:
+        self.headers_seen.append(dict(self.headers.items()))
+        refused = self.headers.get("Authorization") == "Bearer first"
+        self.send_response(401 if refused else 200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    seen: list[dict[str, str]] = []
+    api = HTTPServer(("127.0.0.1", 0), type("Api", (Asked,), {"headers_seen": seen}))
+    Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{api.server_address[1]}", seen
+    api.shutdown()
+    api.server_close()
+
+
+def asking(tmp_path: Path, server: str, user: Any) -> Path:
+    clusters = [{"name": "c", "cluster": {"server": server}}]
+    return written(tmp_path, clusters=clusters, users=[{"name": "ann", "user": user}])
+
+
+def test_who_is_impersonated_is_said(tmp_path: Path, server: Any) -> None:
+    address, seen = server
+    user = {"token": "t", "as": "bob", "as-groups": ["a", "b"], "as-user-extra": {"scope": ["x"]}}
+    with http_client(read_account([asking(tmp_path, address, user)]), 5.0) as client:
+        assert client.get("/").is_success
+    headers = seen[0]
+    assert headers["Authorization"] == "Bearer t"
+    assert (headers["Impersonate-User"], headers["Impersonate-Extra-scope"]) == ("bob", "x")
+
+
+def plug_in(tmp_path: Path, script: str) -> dict[str, Any]:
+    path = tmp_path / "plug-in"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug-in"}}
+
+
+def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) -> None:
+    address, seen = server
+    script = (
+        f"cd {tmp_path}; token=first; [ -f asked ] && token=second; touch asked\n"
+        'echo "{\\"status\\": {\\"token\\": \\"$token\\"}}"'
+    )
+    path = asking(tmp_path, address, plug_in(tmp_path, script))
+    with http_client(read_account([path]), 5.0) as client:
+        assert [client.get("/").status_code for _ in range(3)] == [401, 200, 200]
+    assert [each["Authorization"].removeprefix("Bearer ") for each in seen] == [
+        "first", "first", "second", "second"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo not signed in >&2; exit 3", "plug-in, which signs in, fails (3): not signed in"),
+        ("exit 4", "plug-in, which signs in, fails (4): it says nothing"),
+        ("echo hello", "plug-in, which signs in, prints no ExecCredential with a token."),
+        ("echo '{\"status\": {}}'", "plug-in, which signs in, prints no ExecCredential with a token."),
+    ],
+)
+def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str, said: str) -> None:
+    path = asking(tmp_path, server[0], plug_in(tmp_path, script))
+    with http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
+        client.get("/")
+    assert str(raised.value) == said
+
+
+def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
+    import ssl
+
+    key, certificate = tmp_path / "key", tmp_path / "crt"
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=hub.example",
+    ]
+    more = ["-addext", "subjectAltName=DNS:hub.example", "-keyout", str(key), "-out", str(certificate)]
+    try:
+        subprocess.run([*words, *more], check=True, capture_output=True)
+    except OSError:
+        pytest.skip("openssl is not installed: no certificate of another name can be made")
+    api = HTTPServer(("127.0.0.1", 0), type("Api", (Asked,), {"headers_seen": []}))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    api.socket = context.wrap_socket(api.socket, server_side=True)
+    Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
+    cluster = {
+        "server": f"https://127.0.0.1:{api.server_address[1]}",
+        "certificate-authority": certificate.name,
+        "tls-server-name": "hub.example",
+    }
+    path = written(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
+    try:
+        with http_client(read_account([path]), 5.0) as client:
+            assert client.get("/").is_success
+    finally:
+        api.shutdown()
+        api.server_close()
