@@ -1,5 +1,5 @@
 """Prior against planned: what changes, what a change means for the object, and the action that follows;
-what follows for an instance that watches others (`replace_triggered_by`).
+what follows for an instance that watches others (`replace_triggered_by`). Start reading at `decide`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from nexusform.ports import UNFINISHED
 from nexusform.schema import BlockSchema, NestedBlock, Nesting, OnChange, order_attribute
 from nexusform.value_types import ListType, MapType, PrimitiveType, SetType, Type
 from nexusform.values import UNKNOWN
+
+# --- what is planned ---------------------------------------------------------------------------
 
 
 def planned_attributes(
@@ -72,6 +74,9 @@ def planned_attributes(
 def _absent(block: NestedBlock) -> Any:
     """What a block type reads as that is not written."""
     return {Nesting.SINGLE: None, Nesting.LIST: [], Nesting.MAP: {}}[block.nesting]
+
+
+# --- what a change means ------------------------------------------------------------------------
 
 
 def replacing_paths(
@@ -130,6 +135,9 @@ def _differ(before: Any, after: Any) -> bool:
     return (before or None) != (after or None)
 
 
+# --- what arguments must not be ----------------------------------------------------------------
+
+
 def undecided_paths(schema: BlockSchema, config: Mapping[str, Any], at: Path = ()) -> Iterable[Path]:
     """Unknown values at arguments that decide placements."""
     for name, attribute in schema.attributes.items():
@@ -180,10 +188,15 @@ def _decides(schema: BlockSchema) -> bool:
     return any(_decides(block.schema) for block in schema.blocks.values())
 
 
+# --- ignore_changes ----------------------------------------------------------------------------
+
+
 def ignoring(
     config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
 ) -> dict[str, Any]:
-    """The configuration with the values at ignored paths taken from what stands."""
+    """The configuration with the values at ignored paths (all of them with `everything`) taken from what
+    stands.
+    """
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)
@@ -227,11 +240,13 @@ def _with_element_taken_over(planned: list[Any], standing: list[Any], path: Path
     return copy
 
 
-# --- what becomes of an instance ---------------------------------------------------------------
+# --- the action ----------------------------------------------------------------------------------
 
 
 def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) -> Decision:
-    """The planned attributes and the action."""
+    """The planned attributes and the action. `computed` is what this plan works out; `requested`: the user
+    asks to replace it (-replace).
+    """
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
@@ -250,6 +265,7 @@ def decide(instance: Instance, computed: Mapping[str, Any], *, requested: bool) 
     elif paths:
         reason = "replace_because_cannot_update"
     if reason:
+        # Nothing is computed where the arguments are in error: then it is shown as it stands.
         if computed or paths:
             planned = planned_attributes(schema, instance.config, None, computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
@@ -270,9 +286,13 @@ def same(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, An
 
 
 def _same_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
-    """Whether two different values of a block type differ by nothing but arguments that are not set."""
-    if block is None or type(planned) is not type(prior):
-        return block is not None and prior is None and planned == _absent(block)
+    """Whether two different values of a block type differ by nothing but arguments that are not set. Without
+    a `block` they are those of an argument, and differ.
+    """
+    if block is None:
+        return False
+    if type(planned) is not type(prior):
+        return prior is None and planned == _absent(block)
     bodies_after = dict(_bodies(block, planned))
     bodies_before = dict(_bodies(block, prior))
     if bodies_after.keys() != bodies_before.keys():
@@ -281,6 +301,8 @@ def _same_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
         return False
     return all(same(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
 
+
+# --- replace_triggered_by ----------------------------------------------------------------------
 
 # Instances whose action is decided, by module, type and name, then by key.
 Planned = Mapping[tuple[ModulePath, str, str], Mapping[Key, Instance]]
@@ -324,7 +346,7 @@ def _key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Express
 
 
 def _watched(expression: Expression, read_key: Callable[[Expression], Key]) -> Watched | None:
-    """`T.N`, `T.N[key]`, either with a path behind it."""
+    """What a reference watches: `T.N`, `T.N[key]`, either with a path behind it; None for anything else."""
     if isinstance(expression, Traversal):
         return _in_traversal(expression)
     if isinstance(expression, RelativeTraversal):

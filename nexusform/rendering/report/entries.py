@@ -76,15 +76,15 @@ def plan_entries(plan: Plan) -> Entries:
     return Entries(_entries(caused), _entries(standing))
 
 
-MOST_ALIKE: Final = 12  # of one id
-_FEW_ALIKE: Final = 3  # of more than these
+MOST_ALIKE: Final = 12  # so many of one id are told one by one
+_FEW_ALIKE: Final = 3  # and where there are more, so many of them
 
 T = TypeVar("T", Entry, Finding)
 
 
 def few_of_each(found: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """What is told one by one, and by id the others: of more than a dozen of one id the first few are
-    told.
+    """What is told one by one, and the others by their id: of more than a dozen of one id only the first few
+    are told.
     """
     told: list[T] = []
     others: dict[str, list[T]] = {}
@@ -94,7 +94,10 @@ def few_of_each(found: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
     for each in found:
         so_far[each.id] += 1
         is_one_of_many = in_all[each.id] > MOST_ALIKE and so_far[each.id] > _FEW_ALIKE
-        (others.setdefault(each.id, []) if is_one_of_many else told).append(each)
+        if is_one_of_many:
+            others.setdefault(each.id, []).append(each)
+        else:
+            told.append(each)
     return told, others
 
 
@@ -105,8 +108,7 @@ def subjects_of(entries: Iterable[Entry]) -> list[str]:
 
 def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
     """One entry for those that say the same of different objects."""
-    # By what they say, of whom and where they say it.
-    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (id, text) -> (subject, place) of each
     for warning in warnings:
         subject, text = _said(warning)
         groups.setdefault((warning.id, text), []).append((subject, place_of(warning.subject)))
@@ -119,7 +121,9 @@ def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
 
 
 def _said(warning: Diagnostic) -> tuple[str, str]:
-    """Who or what a warning is about, and what it says."""
+    """Who or what a warning is about, and what it says in a line: its `brief` ("web/p: an upgrade would
+    fail"), or the first paragraph of its detail.
+    """
     if warning.brief:
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)

@@ -76,21 +76,24 @@ def make_providers(
                 problems += strangers
                 continue
             provider = kind.make(settings, place.directory, leaving, place.confinement)
-            if isinstance(provider, RemembersObjects):
-                provider.remember(
-                    (known.attributes for _, known in objects_of(request.state, key)),
-                    managed_objects(request.state),
-                )
-            if isinstance(provider, MindsTerms):
-                provider.mind(place.allows, take_ownership=place.take_ownership)
+            _prepare(provider, key, request.state, place)
             made[key] = _Discreet(provider) if sensitive else provider
         except ProviderProblem as problem:
             detail = _HIDDEN if sensitive else str(problem)
             problems.append(error("invalid-provider-configuration", detail, block.span, block=_header(block)))
-    if DEFAULT_PROVIDER not in made and DEFAULT_PROVIDER not in request.configuration.root.providers:
+    if DEFAULT_PROVIDER not in request.configuration.root.providers:
         simulated = PROVIDERS[DEFAULT_PROVIDER]
         made[DEFAULT_PROVIDER] = simulated.make({}, place.directory, leaving, place.confinement)
     return made, problems
+
+
+def _prepare(provider: Provider, key: str, state: State, place: Place) -> None:
+    """Tell a provider what it wants to know first: what state holds, and on what terms it acts."""
+    if isinstance(provider, RemembersObjects):
+        its_own = (known.attributes for _, known in objects_of(state, key))
+        provider.remember(its_own, managed_objects(state))
+    if isinstance(provider, MindsTerms):
+        provider.mind(place.allows, take_ownership=place.take_ownership)
 
 
 def strange_addresses(
@@ -121,6 +124,7 @@ _HIDDEN: Final = (
 
 @contextmanager
 def _without_words() -> Iterator[None]:
+    """Problems go on as they are, but for their words."""
     try:
         yield
     except StepWaits:
@@ -195,6 +199,7 @@ def _settings(
     known = len(evaluation.diagnostics)
     values, sensitive, wrong = body.evaluate(evaluation.scope(evaluation.root))
     problems += [*evaluation.diagnostics[known:], *wrong]
+    # What a provider answers is shown as an attribute: it may not be sensitive.
     shown = next((path for path in sensitive if kind.answers & set(path)), None)
     if shown is not None:
         problems.append(_sensitive_answer(block, shown, body.locate(shown)))
@@ -298,11 +303,10 @@ def verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
 
 
 def _request_of(change: Change) -> ChangeRequest:
-    """A change of a plan as its provider gets it, in one step."""
+    """A change of a plan as its provider gets it, in one step: only an update has a prior object."""
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action is Action.UPDATE else None
-    noted = (change.private or {}).get(UNFINISHED)
-    unfinished = noted if prior else None
+    unfinished = (change.private or {}).get(UNFINISHED) if prior else None
     return ChangeRequest(
         key,
         str(change.address),
@@ -316,12 +320,14 @@ def _request_of(change: Change) -> ChangeRequest:
 
 
 _SENT: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
-# A site shows these inside of another object, so that a plan may hold them there and ask for them anew.
+# A plan may hold these as a part of another object already, and ask for them anew.
 _PARTS: Final = frozenset({"nexus_agent_pool"})
 
 
 def stand_already(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Refusals of what a plan would make and a site shows already."""
+    """Refusals of what a plan would make and a site shows already: agent pools, which a site shows inside of
+    their cluster.
+    """
     problems: list[Diagnostic] = []
     for change in plan.changes:
         provider = providers.get(change.provider)

@@ -22,18 +22,24 @@ from nexusform.domains.fleet.scheduling.watcher import MemberChange, Occasion, T
 from nexusform.planning.request import Progress, Stage
 from nexusform.scheduling.decision import Refusal
 
+# Far more than any fleet takes: a mistake of ours ends all the same.
 MOST_ROUNDS = 1000
+
+
+def _to_nobody(_stage: Stage, _done: int, _of: int) -> None:
+    """Progress of which nobody wants to hear."""
 
 
 class Rounds(Struct):
     """`roster` is the fleet as it stood after the last round; `placed` are the (placement, cluster) whose
-    pods were looked at. `progress` is told at which placement each round is, and then at whose pods.
+    pods were looked at. `sharing`: the objects that several placements may bring to a cluster.
+    `progress` is told at which placement each round is, and then at whose pods.
     """
 
     roster: Roster
     placed: set[tuple[str, str]] = field(default_factory=set)
     sharing: Sharing = Sharing()
-    progress: Progress = lambda _stage, _done, _of: None
+    progress: Progress = _to_nobody
 
     def explanation(self, placement: PlacementPlan) -> PlacementExplanation:
         """What every rule says of every cluster after the last round."""
@@ -61,7 +67,7 @@ def run_rounds(
     members: Mapping[str, FleetMemberState],
     pods: Pods,
     direct: Direct,
-    progress: Progress = lambda _stage, _done, _of: None,
+    progress: Progress = _to_nobody,
 ) -> Rounds:
     """Settle all placements. `direct` are the objects that clusters get without one."""
     members_before = [member.before for member in members.values() if member.before is not None]
@@ -79,6 +85,9 @@ def _let_leave(
 ) -> Rounds:
     """Settle placements without the members that they hold and that are made anew: a hub does so as soon as
     a member has left, before it joins again.
+
+    A member is made anew by this plan, or was so before it, unseen by some of the placements. In the second
+    case those alone are settled. Afterwards all members are there again.
     """
     held = {binding.cluster for placement in placements for binding in placement.asked.prior}
     anew = {
@@ -91,9 +100,11 @@ def _let_leave(
     if not any(members[name].rejoins for name in anew):
         left_without = frozenset[str]().union(*(members[name].not_seen_leaving for name in anew))
         placements = [placement for placement in placements if placement.address in left_without]
+
     for name in anew:
         members[name].now = None
     rounds = _settle_all(placements, members, pods, members_before, rounds, edits=True)
+
     for placement in placements:
         clusters = {binding.cluster for binding in placement.asked.prior}
         placement.rejoined = frozenset(clusters.intersection(anew))
@@ -102,6 +113,7 @@ def _let_leave(
         scheduled = placement.scheduled
         placement.scheduled = replace(scheduled, released={**scheduled.released, **left})
     place_pods(placements, members, pods, rounds)
+
     for name, member in anew.items():
         members[name].now = member
     return rounds
@@ -133,7 +145,11 @@ def _settle_all(
     edits: bool,
 ) -> Rounds:
     """Rounds until nothing changes: it ends because later ones only ever add bindings. `members_before` are
-    the members as placements saw them last; `edits`: what the plan itself edits queues placements, too.
+    the members as placements saw them last; `edits`: what the plan itself edits queues placements, too, and
+    so does what a hub's scheduler has still to see.
+
+    A round runs the placements that something queues, then predicts their pods. Pods take room from their
+    members, so that these look otherwise to the next round.
     """
     roster = _roster(members)
     for _ in range(MOST_ROUNDS):
@@ -146,13 +162,15 @@ def _settle_all(
             if placement.offer.refused is not None:
                 continue
             changes = changes_of.get(placement.address, ())
-            dangling = _dangling(placement, roster)
-            edited = edits and placement.queued_by_itself
-            if edits and not (changes or dangling or edited):
+            is_queued = bool(changes) or _dangling(placement, roster)
+            if edits and not is_queued:
+                is_queued = placement.queued_by_itself
+            if edits and not is_queued:
                 changes = not_looked_at(placement, roster)
-            if changes or dangling or edited:
+                is_queued = bool(changes)
+            if is_queued:
                 changed |= _settle(placement, roster, changes, members)
-        edits = False
+        edits = False  # they queue once
         place_pods(placements, members, pods, rounds)
         if not changed:
             break
@@ -181,7 +199,9 @@ def _settle(
     changes: tuple[MemberChange, ...],
     members: Mapping[str, FleetMemberState],
 ) -> bool:
-    """Run the chain of cycles of one placement; whether its bindings change."""
+    """Run the chain of cycles of one placement; whether its bindings change. That it is new, or was
+    written otherwise, is an occasion of the first one alone.
+    """
     leaving = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving |= {member.name for member in roster.members if member.leaving}
     held_clusters = {binding.cluster for binding in placement.held}
@@ -240,7 +260,9 @@ def place_pods(
 
 
 def _clusters_left(placement: PlacementPlan, with_objects: AbstractSet[str], rounds: Rounds) -> Iterator[str]:
-    """The clusters that the placement had pods on and leaves, or comes to anew in this plan."""
+    """The clusters that the placement had pods on and leaves, or comes to anew in this plan. What state
+    holds counts also where the placement itself is made anew.
+    """
     for cluster in (placement.asked.instance.before or {}).get("workloads") or {}:
         anew = placement.asked.created or cluster in placement.given_up
         if cluster not in with_objects or (anew and (placement.address, cluster) not in rounds.placed):

@@ -72,7 +72,15 @@ _MOST_EVICTIONS: Final = 10
 
 
 class Predictor:
-    """One prediction on its way. `look` is told of every pod just before it is decided."""
+    """One prediction on its way. `look` is told of every pod just before it is decided.
+
+    `run` is the order of things: sort the pods of each workload (`_prepare`), leave out those that are not
+    made (`_admit`), place workload by workload in queue order (`_decide`), and look again at whoever waits.
+
+    Pods that stand are ours, those of the workloads to run, or of bystanders: they take room, and are touched
+    only where they are evicted. A workload of ours is a `Work` in `works`, that of an evicted bystander one
+    in `strangers`.
+    """
 
     def __init__(
         self,
@@ -88,6 +96,7 @@ class Predictor:
         self.lost = frozenset(lost)
         self.queue = queue_order(workloads)
         self.creation = {workload.key: at for at, workload in enumerate(workloads)}
+
         keys = self.creation.keys()
         going = frozenset(removed)
         ours = [pod for pod in standing if pod.workload in keys]
@@ -97,9 +106,11 @@ class Predictor:
         self.by_workload: dict[str, list[StandingPod]] = {}
         for pod in ours:
             self.by_workload.setdefault(pod.workload, []).append(pod)
-        on_nodes = [pod for pod in (*self.bystanders, *ours) if self._stands(pod)]
+
+        remaining = (*self.bystanders, *ours)
+        on_nodes = [pod for pod in remaining if self._stands(pod)]
+        off_nodes = [pod for pod in remaining if not self._stands(pod)]
         expected = [self._belonging(budget) for budget in cluster.budgets]
-        off_nodes = [pod for pod in (*self.bystanders, *ours) if not self._stands(pod)]
         self.session = Session(cluster, on_nodes, seed, look, expected, off_nodes)
         self.ledger = Ledger(cluster.quotas)
         self.works: dict[str, Work] = {}
@@ -119,6 +130,10 @@ class Predictor:
     def _is_lost(self, pod: StandingPod) -> bool:
         return pod.node not in self.nodes or (pod.workload, pod.number) in self.lost
 
+    def _why_driven_away(self, pod: StandingPod) -> str:
+        """The trigger of a pod that had a node and does not stand there any more."""
+        return forecast.NODE_REMOVED if self._is_lost(pod) else forecast.NO_EXECUTE
+
     def _stays_for(self, pod: StandingPod) -> int | None:
         """For how many seconds a NoExecute taint lets a pod go on; None for ever. Daemons are their
         controller's, and nobody is evicted who leaves anyway.
@@ -135,7 +150,7 @@ class Predictor:
         self._admit(works)
         for pod in self.bystanders:
             if pod.node in self.nodes and not self._stands(pod):
-                self._displace(pod, forecast.NODE_REMOVED if self._is_lost(pod) else forecast.NO_EXECUTE)
+                self._displace(pod, self._why_driven_away(pod))
         for work in works:
             self._decide(work)
         self._retry(works)
@@ -144,6 +159,7 @@ class Predictor:
             ordered.hold_back(work)
             if all(outcome.node for outcome in work.made.values()):
                 self._shrink_now(work)
+
         departed = [_removed(pod, forecast.WORKLOAD_REMOVED) for pod in self.departed]
         forecasts = {work.workload.key: forecast_of(work, self.nodes) for work in works}
         displaced = self._outcomes_of_all(self.strangers.values())
@@ -173,15 +189,15 @@ class Predictor:
             return work
         pods = self._shrink(work, pods)
         for pod in pods:
+            is_current = pod.spec.template == workload.pod.template
             if self._stands(pod):
-                current = pod.spec.template == workload.pod.template
-                (work.keeps if current else work.outdated).append(pod)
-            elif pod.refused and pod.spec.template == workload.pod.template:
+                (work.keeps if is_current else work.outdated).append(pod)
+            elif pod.refused and is_current:
                 work.over.append(pod)
             elif pod.node:
-                trigger = forecast.NODE_REMOVED if self._is_lost(pod) else forecast.NO_EXECUTE
+                trigger = self._why_driven_away(pod)
                 work.to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
-            else:
+            else:  # no node took it
                 hung = hangs(workload, pod)
                 former = pod.spec if hung or ordered.keeps_template(workload, pod) else None
                 again = PodToPlace(pod.number, waited=True, age=pod.age, made_from=former)
@@ -257,19 +273,15 @@ class Predictor:
         workload = work.workload
         work.begun = True
         work.to_place.sort()
-        stays = len(work.keeps) + len(work.outdated)
-        work.reach = Reach(stays, stays, exact=True)
-        if work.to_place and not work.is_daemon and not workload.pod.gates:
-            further = forecast.reach(self.session.run_of(workload.pod), len(work.to_place))
-            # How many find a volume depends on who comes first.
-            least = 0 if workload.pod.claims else further.least
-            work.reach = Reach(stays + least, stays + further.most, further.exact and least == further.least)
+        work.reach = self._reach_of(work)
+
         rollout = TemplateRollout(self.session, self.ledger, work)
         rollout.begin()
         verdicts = self._place(work)
         self._bring_back()
         if all(verdict.node for verdict in verdicts.values()):
             self._shrink_now(work)
+
         if work.is_daemon:
             verdicts |= DaemonRollout(self.session, work, self.nodes, verdicts).replace_pods()
             self._bring_back()
@@ -277,12 +289,26 @@ class Predictor:
             verdicts = rollout.go_on(verdicts)
             self._bring_back()
         verdicts |= rollout.left_behind()
+
         by_number = {pod.number: pod for pod in work.to_place}
         for number, verdict in verdicts.items():
             work.made[number] = self._made(workload, verdict, by_number[number])
         if work.is_daemon:
             running = len(work.keeps) + sum(bool(outcome.node) for outcome in work.made.values())
             work.reach = Reach(running, running, exact=True)
+
+    def _reach_of(self, work: Work) -> Reach:
+        """How many pods of a workload run at least and at most, as the nodes are before any of it is placed.
+        For daemons, whose nodes are given, it is counted once they are decided.
+        """
+        spec = work.workload.pod
+        stays = len(work.keeps) + len(work.outdated)
+        if not work.to_place or work.is_daemon or spec.gates:
+            return Reach(stays, stays, exact=True)
+        further = forecast.reach(self.session.run_of(spec), len(work.to_place))
+        # How many find a volume depends on who comes first.
+        least = 0 if spec.claims else further.least
+        return Reach(stays + least, stays + further.most, further.exact and least == further.least)
 
     def _shrink_now(self, work: Work) -> None:
         """Let those go that stayed until all others of an ordered workload ran."""
@@ -483,7 +509,8 @@ class Predictor:
     def _retry_one(self, work: Work) -> bool:
         """Try the pods of a workload that wait, or that failed and are made again; whether one got a node."""
         workload = work.workload
-        changed = blocked = False
+        changed = False
+        blocked = False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
         by_number = {pod.number: pod for pod in work.to_place}
         failed_come_again = is_made_anew(workload.key)
         waiting = [
