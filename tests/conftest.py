@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).parents[1]
 DOMAINS = frozenset(path.parent.name for path in ROOT.glob("nexusform/domains/*/__init__.py"))
 _OF_DOMAINS = re.compile(r"^from (?:nexusform|tests)\.domains\.(\w+)", re.MULTILINE)
+_MARKED = re.compile(r"^pytestmark = pytest\.mark\.of_domains\(([^)]*)\)", re.MULTILINE)
 _OF_TESTS = re.compile(r"^from (tests(?:\.\w+)+) import (\w*)", re.MULTILINE)
 SEARCHES = ("NEXUSFORM_SOUNDNESS_CASES", "NF_TEST_SITES")
 
@@ -69,15 +70,26 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def _needs(test: Path) -> set[str]:
-    """The domains that a test imports when it is collected, itself or by what it shares with others."""
+    """The domains that a test imports when it is collected, itself or by what it shares with others; and
+    those without which nothing runs of what it shares.
+    """
     domains: set[str] = set()
     seen, open_ones = {test}, [test]
     while open_ones:
-        of_domains, shared = _imports(open_ones.pop())
+        path = open_ones.pop()
+        of_domains, shared = _imports(path)
         domains |= of_domains
+        if path != test:
+            domains |= _marked(path)
         open_ones += shared - seen
         seen |= shared
     return domains
+
+
+def _marked(path: Path) -> set[str]:
+    """The domains that all tests of a file are marked with."""
+    marks = _MARKED.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return {name for mark in marks for name in re.findall(r'"(\w+)"', mark)}
 
 
 @cache

@@ -179,6 +179,7 @@ def test_members_of_the_fleet(site: Path) -> None:
     assert found("simulate", "fleet", "-health=nobody:H") == ["-health=nobody:Healthy"]
 
 
+@pytest.mark.of_domains("remote_state")
 def test_nothing_is_read_from_afar(site: Path) -> None:
     (site / "main.nf.hcl").write_text(SITE + 'nexusform {\n  backend "http" {}\n}\n')
     assert found("explain", "nexus_r") == ["nexus_rack.rack"]

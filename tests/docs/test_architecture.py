@@ -24,6 +24,7 @@ from nexusform.rendering.page.rack_map import MapVm
 from nexusform.scheduling.racks.vms import Demand, StandingVm, VmName
 from tests.rendering.real_plans import nexusform, repaired
 
+pytestmark = pytest.mark.of_domains("fleet")
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nexusform"
 PAGE = ROOT / "docs" / "walk-of-one-vm.md"

@@ -20,6 +20,7 @@ from tests.docs.github_jobs import TOKEN, Hub, Job
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.trust.test_comments import COMMAND, REFERENCE, text_of
 
+pytestmark = pytest.mark.of_domains("remote_state")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform-plan"
 TEXT = """nexusform {{
   backend "http" {{}}

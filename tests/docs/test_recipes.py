@@ -21,6 +21,7 @@ from tests.contracts.http_state_server import Store
 from tests.docs.code_hosts import GH, GitLab, gitlab
 from tests.trust.test_comments import COMMAND
 
+pytestmark = pytest.mark.of_domains("remote_state")
 CI = Path(__file__).parents[2] / "docs" / "ci"
 GITLAB = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")))[1]
 ACTION = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]

@@ -144,6 +144,7 @@ def azurerm_variables() -> Iterator[dict[str, str]]:
         yield {"BACKEND_CONFIG": lines, "ARM_ACCESS_KEY": servers.KEY}
 
 
+@pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
     ("recipe", "backend"),
     [(github, "http"), (gitlab, "http"), (github, "azurerm")],

@@ -29,6 +29,8 @@ NEEDS = {
     "fleet": {"fleet"},
     "end-to-end": {"fleet"},
     "hardware-aware": {"fleet", "vnf"},
+    "real-nodes": {"fleet"},
+    "terraform-plan": {"azure"},
 }
 
 

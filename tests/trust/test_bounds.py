@@ -152,6 +152,7 @@ def nest(directory: Path, levels: int, leaf: str = "1") -> None:
     (directory / "manifest.yaml").write_text(head + '{"a":' * (levels - 1) + leaf + "}" * levels)
 
 
+@pytest.mark.of_domains("fleet")
 def test_documents_nest_as_deep_as_is_said(tmp_path: Path) -> None:
     def said(*words: str) -> str:
         command = [sys.executable, "-m", "nexusform", *words]

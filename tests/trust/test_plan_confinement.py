@@ -141,6 +141,7 @@ def test_a_verified_plan_is_evaluated_as_it_was_made(
     assert "was not compared" not in said
 
 
+@pytest.mark.of_domains("remote_state")
 def test_credentials_go_to_no_address_that_a_plan_names(
     tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ def test_automation_confines_unless_it_is_told_otherwise(
     assert CANARY in told("plan", "-confine=false")[1]
 
 
+@pytest.mark.of_domains("remote_state")
 def test_in_automation_a_backend_in_the_configuration_is_refused_with_the_ways_out(
     tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

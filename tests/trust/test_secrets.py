@@ -335,6 +335,7 @@ resource "fleet_hub_manifest" "m" {
 """
 
 
+@pytest.mark.of_domains("fleet")
 def test_secrets_of_kubernetes_stand_in_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     """Also not those in a state that an older nexusform wrote."""
     Path("main.nf.hcl").write_text(HUB)

@@ -74,6 +74,7 @@ def test_what_captures_a_site() -> None:
     assert unknown_flags(script) == []
 
 
+@pytest.mark.of_domains("whatif")
 def test_what_a_repacking_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

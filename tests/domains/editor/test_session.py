@@ -18,6 +18,8 @@ pytest.importorskip("pygls", reason="pygls is not installed")
 from lsprotocol import types as lsp
 from pygls.lsp.client import LanguageClient
 
+from nexusform.resource_types.registry import RESOURCE_TYPES
+
 MAIN = """resource "nexus_site" "lab" {}
 
 resource "nexus_rack" "rack" {
@@ -203,7 +205,7 @@ def test_names_and_values_are_completed(drive: Drive) -> None:
         assert next(iter(references)) == "nexus_site.lab.id"
         assert "var.machines" in references
         types = await session.completions("cluster.nf.hcl", '\nresource "nex')
-        assert {"nexus_rack", "nexus_site", "fleet_member_cluster"} <= set(types)
+        assert {*RESOURCE_TYPES} <= set(types)
 
     drive(story)
 

@@ -38,6 +38,7 @@ def empty(
     return Told(server, capsys)
 
 
+@pytest.mark.of_domains("whatif")
 def test_a_sites_own_strategy_is_taken_over_and_followed(empty: Told, server: ArmServer) -> None:
     says(server, STRATEGY)
     assert empty("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, empty.said
@@ -67,6 +68,7 @@ def test_a_site_that_was_taken_over_before_does_not_change(nexusform: Told, serv
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
+@pytest.mark.of_domains("whatif")
 def test_a_strategy_that_somebody_changed_is_drift_and_is_followed(empty: Told, server: ArmServer) -> None:
     """The platform goes by what it has, whatever the configuration says; nothing is sent for it."""
     says(server, STRATEGY)
@@ -85,6 +87,7 @@ def test_a_strategy_that_somebody_changed_is_drift_and_is_followed(empty: Told, 
     assert "fewer than 80 per cent" in empty.said
 
 
+@pytest.mark.of_domains("whatif")
 def test_the_versions_of_machines_are_told_with_an_upgrade(empty: Told, server: ArmServer) -> None:
     properties = server.site.resources[NEXUS.lower()]["properties"]
     properties["clusterVersion"] = "4.1.0"
@@ -117,6 +120,7 @@ def test_the_versions_of_machines_are_told_with_an_upgrade(empty: Told, server: 
     assert empty("plan", "-refresh-only") == 0
 
 
+@pytest.mark.of_domains("whatif")
 def test_an_upgrade_that_would_stop_is_told_with_the_rack_and_why(empty: Told, server: ArmServer) -> None:
     """Two of three machines must come back; one is down, and then another."""
     says(server, {**STRATEGY, "thresholdType": "CountSuccess", "thresholdValue": 2})

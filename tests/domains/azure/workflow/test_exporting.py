@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
+from nexusform.domain_table import domains
 from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER
+from tests.rendering.real_plans import NEEDS, of_examples
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 GROUP = "/subscriptions/s/resourceGroups/tenant"
@@ -44,7 +46,8 @@ HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_C
 def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The examples planned, each in a copy of its own."""
     planned: dict[str, Path] = {}
-    for name, directory in WITH_CLUSTERS.items():
+    there = {name: place for name, place in WITH_CLUSTERS.items() if NEEDS.get(name, set()) <= set(domains())}
+    for name, directory in there.items():
         root = tmp_path_factory.mktemp(name) / name
         shutil.copytree(EXAMPLES / name, root, ignore=shutil.ignore_patterns("state", ".nexusform"))
         place = root / directory
@@ -180,7 +183,7 @@ def exported(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("form", ["azapi", "arm"])
-@pytest.mark.parametrize("name", WITH_CLUSTERS)
+@pytest.mark.parametrize("name", of_examples(*WITH_CLUSTERS))
 @pytest.mark.usefixtures("here")
 def test_the_prediction_of_an_export_is_the_plan(
     name: str, form: str, plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
@@ -647,6 +650,7 @@ def test_the_script_is_one_that_a_shell_reads(
 # --- the fleet ---------------------------------------------------------------------------------
 
 
+@pytest.mark.of_domains("fleet")
 def test_placements_read_back_as_they_were(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXAMPLES / "end-to-end", "e")
     with pytest.MonkeyPatch.context() as patch:
@@ -713,6 +717,7 @@ resource "fleet_cluster_resource_placement" "loose" {
 """
 
 
+@pytest.mark.of_domains("fleet", "vnf")
 @pytest.mark.usefixtures("here")
 def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
     capsys: pytest.CaptureFixture[str],
@@ -765,6 +770,7 @@ def bindings(document: Mapping[str, Any]) -> list[Any]:
     ]
 
 
+@pytest.mark.of_domains("fleet")
 def test_labels_of_nodes_name_their_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planned(SITE.replace('name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'))
     script = exported(here, "node-labels", capsys)
@@ -775,6 +781,7 @@ def test_labels_of_nodes_name_their_machines(here: Path, capsys: pytest.CaptureF
     assert "control-plane" not in script
 
 
+@pytest.mark.of_domains("fleet", "vnf")
 def test_placement_constraints_of_vnfs_are_requests_for_grants(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -216,6 +216,7 @@ def test_an_imported_vm_leaves_a_machine_that_is_emptied(capsys: pytest.CaptureF
 # --- who is nobody's ------------------------------------------------------------------------------
 
 
+@pytest.mark.of_domains("whatif")
 def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -246,6 +247,7 @@ def room(capsys: pytest.CaptureFixture[str], *more: str) -> int:
     return int(json.dumps(document).partition('"more": ')[2].partition(",")[0])
 
 
+@pytest.mark.of_domains("whatif")
 @pytest.mark.parametrize("way", ["-replace", "another name", "another address"])
 def test_a_machine_made_anew_keeps_who_is_nobodys(way: str, capsys: pytest.CaptureFixture[str]) -> None:
     whole = CLUSTERS.read_text()

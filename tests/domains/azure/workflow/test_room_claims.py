@@ -19,6 +19,7 @@ from tests.domains.azure.workflow.test_room_other import (
     warnings_of,
 )
 
+pytestmark = pytest.mark.of_domains("fleet")
 MANIFEST = """
 variable "replicas" { default = 3 }
 variable "size" { default = "60Gi" }
@@ -131,6 +132,7 @@ def test_a_claim_that_does_not_say_how_much_is_never_enough(capsys: pytest.Captu
     )
 
 
+@pytest.mark.of_domains("whatif")
 def test_scaled_out_after_an_apply(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of three claims of 60 GiB one at most may have the volume of 200: nobody has captured others."""
     assert run(["apply", "-auto-approve"]) == 0

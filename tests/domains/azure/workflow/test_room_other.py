@@ -114,6 +114,7 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
     assert warning["range"]["filename"] == "site.nf.hcl"
 
 
+@pytest.mark.of_domains("whatif")
 def test_state_remembers_and_questions_and_reports_tell(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from tests.domains.pods.planning.test_observed import DATA, seen
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
 from tests.planning.harness import applied, good, warnings
 
+pytestmark = pytest.mark.of_domains("fleet")
 MEMBER = (
     'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
     + DATA.format(of='"m1"')

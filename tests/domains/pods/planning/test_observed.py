@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nexusform.domains.pods.importers.kubernetes_nodes import read_cluster
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.request import DataValues
@@ -12,6 +14,7 @@ from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing, workers
 from tests.planning.harness import RACKS, applied, errors, good, is_empty, plan, warnings
 
+pytestmark = pytest.mark.of_domains("fleet")
 DATA = 'data "kubernetes_nodes" "a" {{\n  files = ["n.json"]\n  cluster_id = {of}\n}}\n'
 OF_A = DATA.format(of="nexus_kubernetes_cluster.a.id")
 NODES = (node("a-np-0"), node("a-np-1"))

@@ -33,6 +33,8 @@ from tests.planning.harness import (
     without,
 )
 
+# What a manifest brings to a cluster is a block of fleet.
+pytestmark = pytest.mark.of_domains("fleet")
 HOSTNAME = "kubernetes.io/hostname"
 MACHINE = "topology.kubernetes.io/baremetalmachine"
 ZONE = "topology.kubernetes.io/zone"
@@ -623,6 +625,7 @@ def test_a_wrong_kubelet_block_is_refused_at_its_place() -> None:
     assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
 
 
+@pytest.mark.of_domains("vnf")
 def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> None:
     hot = "heat_template_version: 2013-05-23\nresources:\n  workerNode:\n    type: OS::Nova::Server\n"
     vnf = (

@@ -260,6 +260,7 @@ def test_providers_of_the_file_replace_those_of_the_configuration(capsys: pytest
     assert "boom" in told(capsys, text)[2]
 
 
+@pytest.mark.of_domains("azure")
 def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m").mkdir()
     Path("m/main.nf.hcl").write_text(

@@ -504,6 +504,7 @@ def test_rules_hold_through_the_life_of_a_vnf(
         assert holds(vnfcs(applied(result, state)), rules)
 
 
+@pytest.mark.of_domains("fleet")
 def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
     hot = {
         "heat_template_version": "2018-08-31",
