@@ -222,6 +222,8 @@ class ResourceType(Struct, frozen=True):
     of that domain); arguments that `check` refused are not asked about. `kind` is what the planner takes its
     objects for. `secrets(attributes)` are the paths of arguments that hold secrets, whatever the
     configuration says. `holds` are the kinds of placements, beside VMs, that its objects bring.
+    `brought(attributes, note)` gives the Kubernetes objects that an object of state brought, by member; None
+    where its note does not tell.
     """
 
     name: str
@@ -241,6 +243,7 @@ class ResourceType(Struct, frozen=True):
     kind: Kind = Kind.OTHER
     secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
     holds: tuple[str, ...] = ()
+    brought: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
 
     @property
     def noun(self) -> str:

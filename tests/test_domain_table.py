@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,20 +15,15 @@ from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 
 ROOT = Path(__file__).parents[1]
 DOMAINS = ROOT / "nexusform" / "domains"
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-BETWEEN = next(each for each in CONTRACTS if each["name"].startswith("Domains know"))
 
 
 def _arrows(name: str) -> Iterator[str]:
-    """Which other domains the files of a domain import, but for the arrows that are to go."""
-    leaving = {tuple(arrow.split(" -> ")) for arrow in BETWEEN["ignore_imports"]}
+    """Which other domains the files of a domain import."""
     for path in (DOMAINS / name).rglob("*.py"):
-        here = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{PACKAGE}."):
                 there = node.module.split(".")[2]
-                names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-                if there != name and not any((here, module) in leaving for module in names):
+                if there != name:
                     yield there
 
 

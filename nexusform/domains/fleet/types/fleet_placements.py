@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final
@@ -32,6 +32,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     PLACEMENT_BLOCKS,
     PLACEMENT_VALUES,
 )
+from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
@@ -60,6 +61,13 @@ _OF_CLUSTER: Final = {
 }
 
 
+def _brought(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
+    """The objects that a placement of state has on each cluster."""
+    from nexusform.domains.fleet.planning.contents import objects_on_clusters
+
+    return objects_on_clusters(attributes, note)
+
+
 def placement_type(name: str, kind: str, description: str, *, namespaced: bool) -> ResourceType:
     """The resource type of a placement."""
     placement = fleet_type(
@@ -71,7 +79,7 @@ def placement_type(name: str, kind: str, description: str, *, namespaced: bool) 
         values=PLACEMENT_VALUES,
         phase=6,
     )
-    return replace(placement, kind=Kind.PLACEMENT, holds=(BINDING, POD))
+    return replace(placement, kind=Kind.PLACEMENT, holds=(BINDING, POD), brought=_brought)
 
 
 def _findings(placement: FleetObject, arguments: Values, *, namespaced: bool) -> Iterator[Problem]:

@@ -63,6 +63,7 @@ def prior_pods(
         if not isinstance(workloads, Mapping):
             continue
         kind = registries.kind_of(address.type)
+        brought = registries.resource_types[address.type].brought if kind is Kind.PLACEMENT else None
         cluster_id = _target(current.attributes)
         if kind is Kind.MANIFEST and cluster_id:
             yield PriorPods(
@@ -72,10 +73,8 @@ def prior_pods(
                 _objects_of(current.attributes),
                 current=is_current(current.private, cluster_id),
             )
-        elif kind is Kind.PLACEMENT:
-            from nexusform.domains.fleet.planning.contents import objects_on_clusters
-
-            noted = objects_on_clusters(current.attributes, current.private)
+        elif brought is not None:
+            noted = brought(current.attributes, current.private)
             if noted is None and on_hub is None:
                 on_hub = _prior_hub_objects(instances, registries)
             for member in dict.fromkeys((*workloads, *(noted or ()))):

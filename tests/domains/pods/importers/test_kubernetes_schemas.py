@@ -164,6 +164,7 @@ def test_the_examples_are_right() -> None:
         assert found(file.read_text()) == [], file
 
 
+@pytest.mark.of_domains("fleet")
 def test_the_table_is_read_only_where_there_are_objects() -> None:
     code = (
         "import sys, nexusform.domains.fleet.types.fleet_hub_manifest; print('_fields' in str(sys.modules))"
