@@ -303,10 +303,11 @@ def verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
 
 
 def _request_of(change: Change) -> ChangeRequest:
-    """A change of a plan as its provider gets it, in one step: only an update has a prior object."""
+    """A change of a plan as its provider gets it, in one step."""
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action is Action.UPDATE else None
-    unfinished = (change.private or {}).get(UNFINISHED) if prior else None
+    noted = (change.private or {}).get(UNFINISHED)
+    unfinished = noted if prior else None
     return ChangeRequest(
         key,
         str(change.address),
@@ -320,14 +321,12 @@ def _request_of(change: Change) -> ChangeRequest:
 
 
 _SENT: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
-# A plan may hold these as a part of another object already, and ask for them anew.
+# A site shows these inside of another object, so that a plan may hold them there and ask for them anew.
 _PARTS: Final = frozenset({"nexus_agent_pool"})
 
 
 def stand_already(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Refusals of what a plan would make and a site shows already: agent pools, which a site shows inside of
-    their cluster.
-    """
+    """Refusals of what a plan would make and a site shows already."""
     problems: list[Diagnostic] = []
     for change in plan.changes:
         provider = providers.get(change.provider)

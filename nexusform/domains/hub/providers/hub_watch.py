@@ -46,7 +46,9 @@ _STANDS_AGAIN: Final = 120.0  # seconds after which an eviction waits no longer 
 _MOST_NAMED: Final = 4
 _RESUME: Final = "`nexusform apply -resume` goes on with it."
 Values = Mapping[str, Any]
-Look = Callable[[float], tuple[bool, str]]
+Look = Callable[
+    [float], tuple[bool, str]
+]  # seconds since the beginning -> whether it is so, else why not yet
 
 
 class Watch(Struct, frozen=True):
@@ -59,12 +61,12 @@ class Watch(Struct, frozen=True):
     pace: Pace = field(default_factory=Pace)
 
     def until(self, look: Look, what: str, changes: Callable[[], int | None] = lambda: None) -> None:
-        """Look until `look(seconds since the beginning)` says that it is so: ever more seldom, and where
-        `changes` tells how often the object was seen to change, as soon as it does. Raises StepWaits.
+        """Look until `look` says that it is so: ever more seldom, and where `changes` tells how often the
+        object was seen to change (None: it is not followed), as soon as it does. Raises StepWaits.
         """
         began, pause, told = self.pace.now(), _FIRST_LOOK, ""
         while True:
-            seen = changes()
+            seen = changes()  # before the look: what changes during it is looked at again
             elapsed = self.pace.now() - began
             done, words = look(elapsed)
             if done:
@@ -74,11 +76,12 @@ class Watch(Struct, frozen=True):
                 told = words
             if elapsed >= self.timeout:
                 raise StepWaits(f"{what} takes longer than its timeout: {words}. {_RESUME}")
+            stopped = f"{what}: {words}. {_RESUME}"
             if seen is None:
-                self._rest(pause, f"{what}: {words}. {_RESUME}", lambda: False)
+                self._rest(pause, stopped, lambda: False)
             else:
                 has_changed = partial(_is_otherwise, changes, seen)
-                self._rest(max(pause, _LONGEST_LOOK), f"{what}: {words}. {_RESUME}", has_changed)
+                self._rest(_LONGEST_LOOK, stopped, has_changed)
             pause = min(pause * 1.5, _LONGEST_LOOK)
 
     def _rest(self, seconds: float, words: str, is_over: Callable[[], bool]) -> None:
