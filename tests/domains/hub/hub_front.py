@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ WEBHOOK = "owner.acme.example"
 Rule = Callable[[str, Body | None, Body], None]
 _CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
 _CORE["pods"] = ("Pod", True)
+_CORE["services"] = ("Service", True)
 # group and plural -> kind, and whether it stands in namespaces
 PLURALS = {
     **{(kind.group, kind.plural): (kind.kind, kind.namespaced) for kind in (*READ, WORK)},
@@ -62,6 +63,7 @@ class Front:
     def __init__(self) -> None:
         self.may_watch = True
         self.watches: list[tuple[str, int]] = []  # path and status
+        self.expired: list[str] = []  # paths of lists and watches whose version was too old
         self.closed = False
         self.lock = threading.RLock()
         self.log: list[tuple[str, str, bool, int]] = []
@@ -152,6 +154,7 @@ class Front:
             except Refuse as refused:
                 status, body = refused.status, refused.body
             self.log.append((method, parts.path, "dryRun" in query, status))
+            self.expired += [parts.path] * (status == 410)
         self.carried_out(method, target)
         return status, body
 
@@ -165,11 +168,16 @@ class Front:
             self._fail_as_told("GET", parts.path, token)
             if not self.may_watch:
                 raise forbidden("WATCH", match["group"] or "", match["plural"], match["namespace"] or "", "")
-            answer = self.events(parts.path, dict(parse_qsl(parts.query)), token)
+            answer = self._noted(parts.path, self.events(parts.path, dict(parse_qsl(parts.query)), token))
         except Refuse as refused:
             status, answer = refused.status, refused.body
         self.watches.append((parts.path, status))
         return status, answer
+
+    def _noted(self, path: str, events: Iterable[Body]) -> Iterator[Body]:
+        for event in events:
+            self.expired += [path] * (event["type"] == "ERROR" and event["object"].get("code") == 410)
+            yield event
 
     def _fail_as_told(self, method: str, path: str, token: str) -> None:
         if token not in self.tokens:

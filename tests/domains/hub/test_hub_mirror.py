@@ -90,6 +90,7 @@ def test_a_watch_that_grew_too_old_begins_with_a_list(
     assert code == 0, said
     assert len(hub.all("ClusterResourceBinding")) == 8
     assert controller.stuck == set()
+    assert PLACEMENTS in hub.expired
 
 
 def test_a_hub_that_is_gone_after_it_was_written_to_is_waited_for_and_resumed(

@@ -202,12 +202,14 @@ def test_what_goes_while_a_plan_reads_is_read_as_it_stood(hub: Front, told: Told
     assert (code, "No changes." in said) == (0, True), said
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(told: Told, forget: Callable[[], None]) -> None:
+def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(
+    hub: Front, told: Told, forget: Callable[[], None]
+) -> None:
     begin(told)
     forget()
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
+    assert hub.expired
 
 
 def test_an_override_of_somebody_else_stands_and_is_foretold(hub: Front, told: Told) -> None:

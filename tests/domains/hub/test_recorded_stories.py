@@ -21,6 +21,18 @@ STORIES = (
     "member-leaves",
     "delete-held",
 )
+THINNED = (
+    "override-without-placement",
+    "override-fails-on-one",
+    "override-of-defaulted-paths",
+    "run-resumes-after-another",
+    "run-applied-with-its-placement",
+    "run-aborted-by-changes",
+    "eviction-while-a-run-waits",
+    "evictions-with-budgets",
+    "rollout-with-failing-members",
+    "snapshot-pruning",
+)
 pytestmark = pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
 
 
@@ -38,3 +50,21 @@ def test_a_story_is_told_as_it_was_recorded(bed: Front, name: str) -> None:
         for number, (one, other) in enumerate(zip(came.get(key, []), seen, strict=False)):
             assert one == other, (key, number)
         assert len(came.get(key, [])) == len(seen), key
+
+
+@pytest.mark.parametrize("name", THINNED)
+def test_what_is_left_of_a_thinned_story_comes_about_in_its_order(bed: Front, name: str) -> None:
+    recording = json.loads((Path(CASES) / f"{name}.json").read_text())
+    assert recording["thinned"]
+    events = story.with_times(recording["events"])
+    played = story.Story(events, bed)
+    played.seed()
+    expected = story.recorded(played, events)
+    since = story.versions(bed, {kind for kind, _, _ in expected})
+    played.play()
+    assert [each for each in played.answers if each[1] != each[2]] == []
+    came = story.told(played, bed, since, set(expected))
+    for key, seen in expected.items():
+        assert story.missed(came.get(key, []), seen) == [], key
+        assert came[key][-1].as_thinned() == seen[-1].as_thinned(), key
+        assert [e.event for e in came[key]].count("DELETED") == [e.event for e in seen].count("DELETED"), key
