@@ -231,6 +231,7 @@ _ALL: Final = (
         providers={"fleet": "providers.fleet:PROVIDER"},
         adopts={"hub": "workflow.adopting:import_hub"},
         reconciles={"hub": "cli.reconciled_hub:compare_with_hub"},
+        remarks={"fields-of-others": _NOTE},
     ),
     Domain(
         name="whatif",

@@ -265,8 +265,9 @@ class ObjectKey(Struct, frozen=True):
 class ReadRequest(Struct, frozen=True):
     """Read one object; `attributes` is what state remembers of it. `address` is for messages and
     fault drills. `planned` is what it was to become by a step that may have made it: a provider that finds it
-    there takes from it what it cannot see. `unfinished` is its note of that name. `going`: a step that an
-    earlier run began was to delete it, and it counts as gone when that is over.
+    there takes from it what it cannot see. `unfinished` is its note of that name, `noted` all that its
+    private note holds. `going`: a step that an earlier run began was to delete it, and it counts as gone when
+    that is over.
     """
 
     key: ObjectKey
@@ -275,6 +276,7 @@ class ReadRequest(Struct, frozen=True):
     planned: Mapping[str, Any] | None = None
     unfinished: Mapping[str, Any] | None = None
     going: bool = False
+    noted: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def known(self) -> Mapping[str, Any]:
@@ -334,7 +336,8 @@ class ChangeRequest(Struct, frozen=True):
     somebody watches who can do what the provider cannot. `stopping` says whether the run is to end soon.
     `unfinished` is the object's note of an earlier change that failed: it is brought about as well. `noted`
     is all that its private note holds. `ignored` are arguments that are left to others. Of a plan that is
-    judged `replaces` is what stands of an object that is deleted before this one is made.
+    judged `replaces` is what stands of an object that is deleted before this one is made, and `flaw` why it
+    cannot be judged, "" where it can.
     """
 
     key: ObjectKey
@@ -351,6 +354,7 @@ class ChangeRequest(Struct, frozen=True):
     noted: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[Path, ...] = ()
     replaces: Mapping[str, Any] | None = None
+    flaw: str = ""
 
 
 class ProviderAnswer(Struct, frozen=True):
@@ -443,7 +447,9 @@ class JudgesPlans(Protocol):
 
 @runtime_checkable
 class TellsVerdict(Protocol):
-    """A provider that asks the other side what it makes of a plan."""
+    """A provider that asks the other side what it makes of a plan. It is given changes that are in error, too
+    (`flaw`), and says that they were not judged.
+    """
 
     def verdict(self) -> str:
         """What the other side made of the plan that was judged last, in sentences; "" for nothing."""

@@ -65,6 +65,13 @@ class Toleration(Struct, frozen=True):
     effect: str = ""
     seconds: int | None = None
 
+    @property
+    def title(self) -> str:
+        """`gpu=a100:NoSchedule`, as kubectl writes taints."""
+        value = f"={self.value}" if self.value else ""
+        effect = f":{self.effect}" if self.effect else ""
+        return f"{self.key or 'every key'}{value}{effect}"
+
 
 def label_selector(
     match_labels: Mapping[str, str] | None = None, match_expressions: Iterable[Requirement] = ()

@@ -12,17 +12,15 @@ from nexusform.address import Address, address_order
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic, diagnostic_of, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors
 from nexusform.plain_data import Path, path_text
 from nexusform.planning.modules.outputs import inventory_read
 from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.request import PlanRequest
-from nexusform.plans.plan import Action, Change, InventoryRead, Plan
+from nexusform.plans.plan import Action, InventoryRead, Plan
 from nexusform.ports import (
-    UNFINISHED,
     ChangeRequest,
-    JudgesPlans,
     MindsTerms,
     ObjectKey,
     Provider,
@@ -33,7 +31,6 @@ from nexusform.ports import (
     ReadsCaptures,
     RemembersObjects,
     StepWaits,
-    TellsVerdict,
 )
 from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.source import Span
@@ -278,49 +275,6 @@ def captures_read(providers: Mapping[str, Provider], now: str) -> tuple[Inventor
     )
 
 
-def judged_by_providers(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """What providers know beforehand of the changes that they are to make: errors for what they cannot do."""
-    diagnostics: list[Diagnostic] = []
-    for name, provider in providers.items():
-        if not isinstance(provider, JudgesPlans):
-            continue
-        changes = [one for one in plan.changes if one.provider == name and one.action in _SENT]
-        try:
-            judged = provider.judge([_request_of(change) for change in changes])
-        except ProviderProblem as problem:
-            return [error("reading-what-stands-failed", str(problem))]
-        for number, said in judged:
-            change = changes[number]
-            about = {"block": change.block, "brief": said.brief}
-            diagnostics.append(diagnostic(said.severity, said.id, said.detail, change.source, **about))
-    return diagnostics
-
-
-def verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
-    """What those that providers speak to made of the plan that was judged."""
-    said = (provider.verdict() for provider in providers.values() if isinstance(provider, TellsVerdict))
-    return tuple(filter(None, said))
-
-
-def _request_of(change: Change) -> ChangeRequest:
-    """A change of a plan as its provider gets it, in one step."""
-    key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action is Action.UPDATE else None
-    noted = (change.private or {}).get(UNFINISHED)
-    unfinished = noted if prior else None
-    return ChangeRequest(
-        key,
-        str(change.address),
-        prior,
-        change.after,
-        aim=change.after,
-        unfinished=unfinished,
-        ignored=change.ignored,
-        replaces=change.before if change.action is Action.REPLACE else None,
-    )
-
-
-_SENT: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
 # A site shows these inside of another object, so that a plan may hold them there and ask for them anew.
 _PARTS: Final = frozenset({"nexus_agent_pool"})
 

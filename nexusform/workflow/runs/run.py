@@ -33,14 +33,13 @@ from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.providers import (
     OF_PROVIDERS,
     captures_read,
-    judged_by_providers,
     make_providers,
     remarks,
     stand_already,
-    verdicts,
 )
 from nexusform.workflow.opening.stored import Stored, read_stored
 from nexusform.workflow.opening.surroundings import SystemClock, commit_of, plan_time
+from nexusform.workflow.runs.judging import judged, verdicts
 from nexusform.workflow.runs.locking import TAKEN_OVER, HeldLock, Locking, acquire
 
 
@@ -125,10 +124,14 @@ class Run(Struct):
             taken = {**request.imports, **imported, **options.adopting}
             result = make_plan(replace(request, imports=taken))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
-        if options.refresh and not has_errors(refusals) and not result.plan.errored:
-            refusals += judged_by_providers(result.plan, self.providers)
+        if options.refresh:
+            refusals += judged(result, self.providers, self.project.configuration, refusals)
             result = replace(result, plan=replace(result.plan, judgements=verdicts(self.providers)))
-        said += [*refusals, *(remarks(self.providers) if options.refresh else ())]
+        said += refusals
+        if options.refresh:
+            # What a plan foretells of an object its provider may see there, too.
+            told = {(each.id, each.brief) for each in result.plan.diagnostics}
+            said += [each for each in remarks(self.providers) if (each.id, each.brief) not in told]
         inventories = (*result.plan.inventories, *captures_read(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         return self._concluded(result, said)

@@ -72,7 +72,8 @@ def _ask(
         object_id = str(known.attributes.get("id", ""))
         telling(str(address), object_id)
         key = ObjectKey(address.type, object_id, known.creation)
-        request = ReadRequest(key, known.attributes, str(address), unfinished=unfinished_of(known))
+        unfinished, noted = unfinished_of(known), known.private or {}
+        request = ReadRequest(key, known.attributes, str(address), unfinished=unfinished, noted=noted)
         requests.append(request)
     differing: Refreshed = {}
     whereabouts = Whereabouts(lambda: state)

@@ -40,7 +40,7 @@ class Controller:
     """`picks`: placement to clusters (default: the last members by name). `stuck`: clusters that apply
     nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back. `overrides_wait`:
     it looks at no override. `late`: at so many more requests it still picks as before. `holds_back`: the
-    rollouts bring no override to bindings that stand.
+    rollouts bring no override and no new content to bindings that stand.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Controller:
         if self.late:
             clusters = [b["spec"]["targetCluster"] for b in self._bindings(server, name)] or clusters
         generation = placement["metadata"]["generation"]
-        self._policy_snapshot(server, name, policy, len(clusters), generation)
+        self._policy_snapshot(server, name, policy, generation)
         index = None if external else self._content(server, name, spec)
         there = (
             {each["spec"]["targetCluster"] for each in self._bindings(server, name)} if external else set()
@@ -150,20 +150,35 @@ class Controller:
             for each in snapshot["spec"].get("selectedResources") or ()
         ]
 
-    def _policy_snapshot(self, server: Front, name: str, policy: Body, number: int, generation: int) -> None:
+    def _policy_snapshot(self, server: Front, name: str, policy: Body, generation: int) -> None:
+        """The snapshot of a policy: another one whenever more of it changes than how many clusters."""
+        before, number = self._latest_policy(server, name), policy.get("numberOfClusters")
+        index = 0 if before is None else int(before["metadata"]["labels"][f"{_FLEET}/policy-index"])
+        is_new = before is None or _without_number(before["spec"]["policy"]) != _without_number(policy)
+        if before is not None and is_new:
+            index += 1
+            metadata = {**_names(before)["metadata"], "labels": {_LATEST: "false"}}
+            server.put({**_names(before), "metadata": metadata})
         body: Body = {
             "apiVersion": _API,
             "kind": "ClusterSchedulingPolicySnapshot",
             "metadata": {
-                "name": f"{name}-0",
-                "labels": {_LATEST: "true", _PARENT: name, f"{_FLEET}/policy-index": "0"},
-                "annotations": {f"{_FLEET}/number-of-clusters": str(number)},
+                "name": f"{name}-{index}",
+                "labels": {_LATEST: "true", _PARENT: name, f"{_FLEET}/policy-index": str(index)},
+                "annotations": {f"{_FLEET}/number-of-clusters": str(number)} if number else {},
             },
             "status": {"observedCRPGeneration": generation},
         }
-        if server.get("ClusterSchedulingPolicySnapshot", f"{name}-0") is None:
+        if is_new:
             body["spec"] = {"policy": policy, "policyHash": _HASH}
         server.put(body)
+
+    def _latest_policy(self, server: Front, name: str) -> Body | None:
+        for each in server.all("ClusterSchedulingPolicySnapshot"):
+            labels = each["metadata"]["labels"]
+            if labels[_PARENT] == name and labels[_LATEST] == "true":
+                return each
+        return None
 
     def _content(self, server: Front, name: str, spec: Body) -> int:
         """The number of the snapshot that holds what is selected now."""
@@ -246,8 +261,11 @@ class Controller:
         snapshot = "" if index is None else f"{name}-{index}-snapshot"
         overrides = self._overrides_of(server, name)
         before = server.get("ClusterResourceBinding", f"{name}-{cluster}-0")
+        policy = self._latest_policy(server, name)
+        assert policy is not None
         if self.holds_back and before is not None:
             overrides = {each: before["spec"].get(each) for each in overrides}
+            snapshot = before["spec"]["resourceSnapshotName"]
         body: Body = {
             "apiVersion": _API,
             "kind": "ClusterResourceBinding",
@@ -260,7 +278,7 @@ class Controller:
                 "state": state,
                 "targetCluster": cluster,
                 "resourceSnapshotName": snapshot,
-                "schedulingPolicySnapshotName": f"{name}-0",
+                "schedulingPolicySnapshotName": policy["metadata"]["name"],
                 **overrides,
                 "clusterDecision": {
                     "clusterName": cluster,
@@ -291,6 +309,10 @@ class Controller:
         for binding in server.all("ClusterResourceBinding"):
             if binding["metadata"]["labels"][_PARENT] not in names:
                 self._let_go(server, binding)
+
+
+def _without_number(policy: Body) -> Body:
+    return {name: each for name, each in policy.items() if name != "numberOfClusters"}
 
 
 def _name(body: Body) -> tuple[str, str]:

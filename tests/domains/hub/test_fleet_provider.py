@@ -197,6 +197,7 @@ def test_figures_that_changed_between_plan_and_apply_are_why_and_no_alarm(
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
     assert "figures changed since the plan: lon1: label env prod -> canary" in said
+    told("apply", "-refresh-only", "-auto-approve")  # what was read then goes beside it
     state = json.loads(told("state", "pull")[1])
     (placement,) = (one for one in state["resources"] if one["type"] == "fleet_cluster_resource_placement")
     noted = placement["instances"][0]["private"]["hub"]["misses"]

@@ -122,6 +122,35 @@ resource "fleet_member_cluster" "m" {{
 """
 
 
+TAINTED = """
+provider "fleet" {}
+resource "fleet_member_cluster" "m" {
+  provider = fleet
+  name     = "ams1"
+  taint {
+    key    = "edge"
+    effect = "NoSchedule"
+  }
+}
+"""
+
+
+def test_a_conflict_while_something_is_made_says_what_helps_there(hub: Front, told: Told) -> None:
+    names = {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster"}
+    theirs = [{"key": "gpu", "effect": "NoSchedule"}]
+    hub.put({**names, "metadata": {"name": "ams1"}, "spec": {"taints": theirs}}, "kubectl")
+    Path("main.nf.hcl").write_text(TAINTED)
+    code, said = told("plan")
+    assert (code, ".spec.taints belongs to kubectl" in said) == (1, True), said
+    assert "ignore_changes" not in said
+    assert 'import { to = fleet_member_cluster.m, id = "ams1" }' in said
+    block = 'import {\n  to = fleet_member_cluster.m\n  id = "ams1"\n}\n'
+    Path("main.nf.hcl").write_text(TAINTED.replace('"edge"', '"gpu"') + block)
+    code, said = told("apply", "-auto-approve")
+    assert (code, "1 imported" in said) == (0, True), said
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
 def test_an_ignored_label_that_somebody_else_sets_stays_theirs(hub: Front, told: Told) -> None:
     Path("main.nf.hcl").write_text(LABELLED.format(rank="one"))
     assert told("apply", "-auto-approve")[0] == 0

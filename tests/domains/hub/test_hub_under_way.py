@@ -103,6 +103,20 @@ def test_a_deletion_that_hangs_is_no_object_that_stands(
     assert told("state", "list") == (0, "")
 
 
+def test_what_a_placement_that_goes_went_by_is_not_missed(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    write(timeout="1s")
+    told("apply", "-auto-approve")
+    controller.holding.add("lon1")
+    assert told("destroy", "-auto-approve", "-target=fleet_cluster_resource_placement.web")[0] == 1
+    for kind in ("ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot"):
+        for snapshot in hub.all(kind):
+            hub.remove(snapshot)  # as the hub does, while members still give back
+    assert hub.all("ClusterResourceBinding")
+    assert "not-captured" not in told("plan", "-exclude=fleet_cluster_resource_placement.web")[1]
+
+
 def test_a_cluster_that_fails_later_is_told_by_every_plan(
     hub: Front, controller: Controller, told: Told
 ) -> None:

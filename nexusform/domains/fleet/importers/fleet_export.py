@@ -268,9 +268,7 @@ def missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     kinds = {"schedulingPolicySnapshotName": _POLICIES, "resourceSnapshotName": _RESOURCES}
     captured = {(one.kind, one.namespace, one.name) for one in manifests}
     goers: dict[tuple[str, str, str], list[Manifest]] = {}
-    for binding in manifests:
-        if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
-            continue
+    for binding in _bindings_in_use(manifests):
         for key, of_kinds in kinds.items():
             name = text_at(binding.body, "spec", key)
             kind = of_kinds[BINDINGS.index(binding.kind)]
@@ -297,9 +295,7 @@ def missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """The override snapshots that bindings go by and that were not captured, each kind once: warnings."""
     captured = {(one.kind, f"{one.namespace}/{one.name}" if one.namespace else one.name) for one in manifests}
     told: set[str] = set()
-    for binding in manifests:
-        if binding.kind not in BINDINGS or not is_fleet_group(binding.group):
-            continue
+    for binding in _bindings_in_use(manifests):
         for name in override_names(mapping_at(binding.body, "spec")):
             kind = _OVERRIDE_KINDS["/" in name]
             if kind in told or (kind, name) in captured:
@@ -311,6 +307,16 @@ def missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
             )
             place = binding.find("spec", _OVERRIDE_LISTS["/" in name])
             yield problem_at(binding.file, place, "not-captured", text, Severity.WARNING)
+
+
+def _bindings_in_use(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The bindings that a plan goes on from: of placements that stand, and not on their way out. What those
+    of others went by goes before them.
+    """
+    objects = [one for one in manifests if is_fleet_group(one.group) and not is_going(one.body)]
+    placements = {(one.namespace, one.name) for one in objects if one.kind in PLACEMENTS}
+    bindings = [one for one in objects if one.kind in BINDINGS]
+    return [one for one in bindings if (one.namespace, _parent(one, placements)) in placements]
 
 
 def _selected(snapshot: Manifest) -> Iterator[Manifest]:

@@ -3,9 +3,10 @@
 # What other rooms may use of this one.
 DOOR = {
     "asked": "asked_of",
+    "beside_others": "OF_OTHERS ON_HUB OWNERS UID",
     "brought": "prepare_resources",
     "contents": "objects_on_clusters read_bindings",
-    "hub": "Hub ON_HUB read_hub",
+    "hub": "Hub read_hub",
     "outcome": "placement_warnings",
     "overrides": "picked",
     "phase": "evict_once roll_out_all",

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, json
 
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
+from nexusform.domains.fleet.planning.beside_others import placement_beside_others
 from nexusform.domains.fleet.planning.contents import is_fulfilled, read_bindings, read_snapshot
 from nexusform.domains.fleet.planning.older_names import in_fleet
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy, PolicySnapshot
@@ -136,15 +137,14 @@ def asked_of(instance: Instance, written: FleetPlacement, shown: Mapping[str, An
     stays = instance.prior is not None and not instance.replaced
     remembered = instance.before if stays and instance.before is not None else {}
     attributes = {**remembered, **shown}
-    read_object = instance.type.fleet
-    before = read_object(attributes) if attributes and read_object is not None else None
+    before = placement_beside_others(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)
     last_snapshot = read_snapshot(attributes)
     snapshot = next_snapshot(last_snapshot, written.policy)
     return Asked(
         instance=instance,
         written=written,
-        before=before if isinstance(before, FleetPlacement) else None,
+        before=before,
         prior=bindings,
         deleting=frozenset(binding.cluster for binding in bindings if binding.deleting),
         snapshot=snapshot,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.importers.fleet_export import FAILED, READY, UNOVERRIDDEN
 from nexusform.domains.fleet.importers.fleet_model import FleetOverride
 from nexusform.domains.fleet.planning.asked import Asked
+from nexusform.domains.fleet.planning.beside_others import ON_HUB
 from nexusform.domains.fleet.planning.contents import (
     Contents,
     ResourceSnapshot,
@@ -22,7 +23,7 @@ from nexusform.domains.fleet.planning.contents import (
     read_contents,
     write_contents,
 )
-from nexusform.domains.fleet.planning.hub import ON_HUB, Hub
+from nexusform.domains.fleet.planning.hub import Hub
 from nexusform.domains.fleet.planning.offer import Offer, Standing, Stock
 from nexusform.domains.fleet.planning.overrides import Rendered, Renders, picked
 from nexusform.domains.fleet.planning.placement import PlacementPlan

@@ -52,8 +52,6 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 from nexusform.words import first_of
 
-# Under which key a note holds what a provider knows of the object on its hub.
-ON_HUB = "hub"
 # Under which key the note of an override holds the number of its snapshot, where it is not the first.
 OVERRIDE_SNAPSHOT = "override_snapshot"
 NO_NAMESPACE = "namespace-is-not-on-the-hub"

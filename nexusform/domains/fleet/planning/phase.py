@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from nexusform.address import Address, ConfigAddress
 from nexusform.configuration.declared.configuration import ResourceBlock
 from nexusform.diagnostics import Diagnostic, Problem, Severity, has_errors
-from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.planning.asked import Asked, asked_of
+from nexusform.domains.fleet.planning.beside_others import TOLERATIONS, owner_of, placement_beside_others
 from nexusform.domains.fleet.planning.brought import note_resources, prepare_resources
 from nexusform.domains.fleet.planning.hub import Hub, read_hub
 from nexusform.domains.fleet.planning.left_out import members_found_gone
@@ -42,6 +42,7 @@ from nexusform.domains.fleet.scheduling.changes import (
     check_strategy_change,
 )
 from nexusform.domains.fleet.scheduling.eviction import Target, after, evict
+from nexusform.domains.fleet.scheduling.rollout import Stop
 from nexusform.domains.fleet.scheduling.validation import invalid, sentence
 from nexusform.domains.pods.planning.nodes import NodeCluster
 from nexusform.plain_data import Path
@@ -146,9 +147,8 @@ def _asked(
     """What an instance asks for; None when it goes or is in error."""
     if not instance.configured or instance.broken or instance.config is None:
         return None, []
-    assert instance.type.fleet is not None
-    written = instance.type.fleet(instance.config)
-    if not isinstance(written, FleetPlacement):
+    written = placement_beside_others(instance, instance.config)
+    if written is None:
         return None, []
     blocks.preview(instance, evaluation)
     asked = asked_of(instance, written, shown.of(instance))
@@ -173,8 +173,25 @@ def _forbidden_changes(asked: Asked) -> Iterator[Diagnostic]:
         path: Path = ("manifest",) if in_manifest else change.path
         if path == ("policy",) and written.policy is None:
             path = ()  # the block is gone: nothing to point at but the placement
-        detail = f"{sentence(change.detail)} {_way_out(instance)}"
+        detail = _of_other(asked, change.path) or f"{sentence(change.detail)} {_way_out(instance)}"
         yield instance.problem(Problem(path, "change-not-allowed", detail))
+
+
+def _of_other(asked: Asked, path: Path) -> str:
+    """Why a list that somebody else set cannot be what is written, and what to do; "" where it is ours."""
+    owner = owner_of(asked.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
+    if not owner or asked.before is None or asked.before.policy is None:
+        return ""
+    kept = asked.written.policy.tolerations if asked.written.policy is not None else ()
+    taken = [each.title for each in asked.before.policy.tolerations if each not in kept]
+    them, belongs = form(len(taken), "it", "them"), form(len(taken), "stands", "stand")
+    return (
+        f"{owner} set {TOLERATIONS} on the hub, where {listed(taken, 4)} {belongs} beside what is written "
+        "here, and a hub lets tolerations be added only. "
+        f"Write {them} here as well, or leave the list to {owner}: lifecycle "
+        f"{{ ignore_changes = [policy.toleration] }}. Only -replace='{asked.instance.address}' makes the "
+        f"placement without {them}, and every binding anew."
+    )
 
 
 def _way_out(instance: Instance) -> str:
@@ -325,23 +342,8 @@ def _staying_behind(placement: PlacementPlan, left: Sequence[str]) -> Iterator[D
 
 def _held_up(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
     """A warning for a rollout that cannot go on: what stops it, and what to do."""
-    key, rolling, before = placement.key, placement.asked.written.rolling, ", ".join(clusters)
     failing = sorted((placement.fails_now & {binding.cluster for binding in placement.held}) - {*clusters})
-    down = f"{listed(failing, 4)} {form(len(failing), 'fails', 'fail')}" if failing else ""
-    why = f" {down}, which counts as taken down;" if failing else ""
-    advice = "Mend what fails there, or raise one of them." if failing else "Raise one of them."
-    text = (
-        f"The rollout of {key} stops before {before}:{why} with max_unavailable = {rolling.max_unavailable} "
-        f"and max_surge = {rolling.max_surge} nothing more may be taken down or added. {advice}"
-    )
     config = placement.asked.instance.config
     path = ("strategy",) if config and not config.get("manifest") else ()
-    brief = f"{key}: the rollout stops before {before}, as {down}"
-    if not failing:
-        brief = (
-            f"{key}: the rollout stops before {before}; raise max_unavailable ({rolling.max_unavailable}) or "
-            f"max_surge ({rolling.max_surge})"
-        )
-    return placement.asked.instance.problem(
-        Problem(path, "rollout-does-not-complete", text, Severity.WARNING, brief=brief)
-    )
+    stop = Stop(placement.key, placement.asked.written.rolling, tuple(clusters))
+    return placement.asked.instance.problem(stop.problem(path, failing))

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_model import NAMESPACE_ACCESSIBLE, REPORT_DIFF
+from nexusform.domains.fleet.planning.beside_others import ON_HUB
 from nexusform.domains.fleet.planning.contents import (
     Loss,
     availability_tracked,
@@ -15,7 +16,6 @@ from nexusform.domains.fleet.planning.contents import (
     write_conditions,
     write_statuses,
 )
-from nexusform.domains.fleet.planning.hub import ON_HUB
 from nexusform.domains.fleet.planning.overrides import Identity, Rendered
 from nexusform.domains.fleet.planning.placement import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import BindingState

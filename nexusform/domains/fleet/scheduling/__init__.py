@@ -6,7 +6,7 @@ DOOR = {
     "decisions": "SchedulingStatus",
     "explanation": "drift eligible PolicyDrift",
     "properties": "RESOURCE_PREFIX",
-    "rollout": "Readiness roll_out target_of",
+    "rollout": "Readiness roll_out Stop target_of",
     "roster": "Roster",
     "validation": "check_member",
 }

@@ -6,15 +6,21 @@ wave starts is ready before the next one, unless the caller says that it never w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType, Policy
 from nexusform.kubernetes.quantity import Amount
+from nexusform.plain_data import Path
+from nexusform.words import first_of, form, listed
 
+STOPPED: Final = "rollout-does-not-complete"
+_MOST_NAMED: Final = 6
 QUARTER = Amount(25, percent=True)
 DEFAULT_PERIOD = 60
 
@@ -65,6 +71,42 @@ class Rollout(Struct, frozen=True):
     def reached(self) -> frozenset[str]:
         """The clusters that got the latest resources in one of the waves."""
         return frozenset(chain.from_iterable((*wave.updated, *wave.bound) for wave in self.waves))
+
+
+class Stop(Struct, frozen=True):
+    """A rollout of a placement that may take nothing more down and add nothing, before it reached these
+    clusters.
+    """
+
+    placement: str
+    rolling: RollingUpdate
+    clusters: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What whoever waits for it is told."""
+        return f"the rollout of {self._what}: nothing more may be taken down or added"
+
+    @property
+    def _what(self) -> str:
+        return f"{self.placement} stops before {first_of(self.clusters, _MOST_NAMED)}"
+
+    def problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
+        """The warning: what stops it, and what to do. Clusters that fail count as taken down."""
+        unavailable, surge = self.rolling.max_unavailable, self.rolling.max_surge
+        down = f"{listed(failing, _MOST_NAMED)} {form(len(failing), 'fails', 'fail')}" if failing else ""
+        why = f" {down}, which counts as taken down;" if failing else ""
+        keep = form(len(self.clusters), "keeps what it has", "keep what they have")
+        advice = "Mend what fails there, or raise one of them." if failing else "Raise one of them."
+        text = (
+            f"The rollout of {self._what}, which {keep}:{why} with max_unavailable = {unavailable} and "
+            f"max_surge = {surge} nothing more may be taken down or added. {advice}"
+        )
+        what = (
+            f", as {down}" if failing else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
+        )
+        brief = f"{self.placement}: the rollout stops before {first_of(self.clusters, _MOST_NAMED)}{what}"
+        return Problem(path, STOPPED, text, Severity.WARNING, brief=brief)
 
 
 class Budget(Struct, frozen=True):

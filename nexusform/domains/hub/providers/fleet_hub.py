@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.hub.api.hub import Asked
 from nexusform.domains.hub.api.hub_mirror import Mirrors
-from nexusform.domains.hub.providers.hub_judging import Judging
-from nexusform.domains.hub.providers.hub_reading import find, read_all
+from nexusform.domains.hub.providers.hub_judging import STANDS, Judging
+from nexusform.domains.hub.providers.hub_others import remark_on_fields
+from nexusform.domains.hub.providers.hub_reading import Seen, find, read_all
 from nexusform.domains.hub.providers.hub_refusals import in_words, while_unanswered
 from nexusform.domains.hub.providers.hub_settling import Figures, figures_at_planning
 from nexusform.domains.hub.providers.hub_terms import Terms
@@ -31,7 +32,8 @@ class FleetHub:
         self._asked = asked
         self._terms = terms
         self._verdict = ""
-        self._under_way: Mapping[str, str] = {}
+        self._seen = Seen()
+        self._standing: frozenset[str] = frozenset()  # addresses that were refused because an object stands
         self._at_planning: Mapping[str, Figures] = {}
         self._mirrors: Mirrors | None = None
         self._making = Lock()
@@ -41,8 +43,12 @@ class FleetHub:
         self._terms = replace(self._terms, may_judge=allows, take_ownership=take_ownership)
 
     def remarks(self) -> list[Problem]:
-        """Placements that the hub is not done with, although no apply waits for them."""
-        return [
+        """Objects that others made anew, rollouts that stop, placements that the hub is not done with
+        although no apply waits for them, and fields that others set.
+        """
+        said = [each for address, each in self._seen.made_anew.items() if address not in self._standing]
+        said += self._seen.stopped.values()
+        said += [
             Problem(
                 (),
                 "placement-is-not-through",
@@ -51,15 +57,17 @@ class FleetHub:
                 Severity.WARNING,
                 brief=f"{address}: {words}",
             )
-            for address, words in self._under_way.items()
+            for address, words in self._seen.under_way.items()
         ]
+        return said + [remark_on_fields(*each) for each in self._seen.of_others.items()]
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands of many objects. Raises ProviderProblem."""
         if not requests:
             return []
         with in_words():
-            answers, self._under_way = read_all(self._asked.hub(), requests)
+            answers, seen = read_all(self._asked.hub(), self._terms, requests)
+            self._seen = self._seen.followed_by(seen, {request.address for request in requests})
             return answers
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
@@ -69,8 +77,9 @@ class FleetHub:
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """What the hub makes of a plan. Raises ProviderProblem."""
-        judging = Judging(self._asked, self._terms)
+        judging = Judging(self._asked, self._terms, self._seen.made_anew)
         found = judging.judge(requests)
+        self._standing = frozenset(requests[n].address for n, problem in found if problem.id == STANDS)
         self._verdict = judging.verdict
         return found
 

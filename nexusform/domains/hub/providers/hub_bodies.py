@@ -211,7 +211,7 @@ def as_shown(
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
     keys = {str(path[1]) for path in differing(sent[0].body, body) if path[:1] == ("spec",) and path[1:]}
     arguments = arguments_of(type_name, body)
-    _without_fillings(_spec_schema(type_name), arguments)
+    _without_fillings(spec_schema(type_name), arguments)
     shown_otherwise = {name: value for name, value in arguments.items() if _keys_of(name) & keys}
     return {**attributes, **shown_otherwise}
 
@@ -244,17 +244,17 @@ def arguments_of(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     kind = KIND_OF[type_name]
     schema = RESOURCE_TYPES[type_name].schema
     document = read_fleet_document(
-        "manifest", json.dumps(body), API_KINDS[kind], _spec_schema(type_name), lenient=False
+        "manifest", json.dumps(body), API_KINDS[kind], spec_schema(type_name), lenient=False
     )
     values = _in_shape(schema, copy.deepcopy(dict(document.values)))
-    spec = _spec_schema(type_name)
+    spec = spec_schema(type_name)
     return {name: values[name] for name in (*spec.attributes, *spec.blocks)}
 
 
 def adopted_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of an object that somebody else wrote, without what the hub filled in."""
     arguments = arguments_of(type_name, as_written(body))
-    schema = _spec_schema(type_name)
+    schema = spec_schema(type_name)
     _without_fillings(schema, arguments)
     for name, block in schema.blocks.items():
         if name != "policy" and _says_nothing(block, arguments.get(name)):
@@ -263,7 +263,7 @@ def adopted_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]
 
 
 @lru_cache(maxsize=32)
-def _spec_schema(type_name: str) -> BlockSchema:
+def spec_schema(type_name: str) -> BlockSchema:
     """What the blocks of a type may say."""
     schema = RESOURCE_TYPES[type_name].schema
     shape = API_KINDS[KIND_OF[type_name]].spec.fields

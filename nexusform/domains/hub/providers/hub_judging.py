@@ -36,9 +36,10 @@ Finding = tuple[int, Problem]
 class Judging:
     """One look of a hub at the changes of a plan."""
 
-    def __init__(self, asked: Asked, terms: Terms) -> None:
+    def __init__(self, asked: Asked, terms: Terms, made_anew: Mapping[str, Problem]) -> None:
         self._asked = asked
         self._terms = terms
+        self._others = made_anew  # what others made anew, by address
         self._namespaces: set[str] = set()  # that come with the plan
         self._groups: set[str] = set()  # of CustomResourceDefinitions that come with the plan
         self._standing: dict[str, dict[str, Any] | None] = {}  # by path, of those that were listed
@@ -57,7 +58,8 @@ class Judging:
                 )
         except HubProblem as problem:
             return list(self._unasked(numbers, str(problem)))
-        known = [n for n in numbers if not _holds_unknown(requests[n].planned)]
+        sound = [n for n in numbers if not requests[n].flaw]
+        known = [n for n in sound if not _holds_unknown(requests[n].planned)]
         sent = {n: objects_of(requests[n].key.type, requests[n].planned or {}) for n in known}
         for each in (each for objects in sent.values() for each in objects):
             self._note_new(each)
@@ -71,8 +73,10 @@ class Judging:
                 found = [finding for findings in pool.map(one, known) for finding in findings]
         except HubProblem as problem:
             return list(self._unasked(numbers, str(problem)))
+        found += [_not_known_yet(n, requests[n].address) for n in sound if n not in sent]
         self.verdict = _verdict(hub.server, len(known), found)
-        return list(_together(found, required=self._terms.judge == "require"))
+        flawed = [(n, requests[n]) for n in numbers if requests[n].flaw]
+        return [*_together(found, required=self._terms.judge == "require"), *_left_out(flawed)]
 
     def _note_new(self, each: Sent) -> None:
         metadata = each.body.get("metadata") or {}
@@ -110,7 +114,7 @@ class Judging:
                 for problem in self._judge_object(hub, each, request, known=each.identity in before):
                     yield number, problem
             except Refused as refused:
-                yield number, self._refusal(refused, each)
+                yield number, self._refusal(refused, each, request)
 
     def _judge_object(
         self, hub: Hub, each: Sent, request: ChangeRequest, *, known: bool
@@ -124,7 +128,11 @@ class Judging:
             yield Problem((), NO_MEMBER, no_member(each))
             return
         if body is not None and not known and request.key.type != MEMBERS:
-            yield Problem((), STANDS, stands_already(each, request.key, request.address))
+            history = self._others.get(request.address)
+            words = history.detail if history else stands_already(each, request.key, request.address)
+            if who := managed_by(body):
+                words += f" {who} applies it, and would change it back: importing it takes -take-ownership."
+            yield Problem((), STANDS, words)
             return
         yield from self._of_others(each, body)
         sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
@@ -170,11 +178,28 @@ class Judging:
         )
         return Problem((), REFUSED, detail)
 
-    def _refusal(self, refused: Refused, each: Sent) -> Problem:
+    def _refusal(self, refused: Refused, each: Sent, request: ChangeRequest) -> Problem:
         namespace = str((each.body.get("metadata") or {}).get("namespace") or "")
         if refused.status == 404 and namespace in self._namespaces:
             return Problem((), _LATER, f"{each.title} (its namespace comes with this plan)")
+        if refused.kind is Refusal.OTHER_MANAGER:
+            return _conflict(refused, each, request)
         return _SAID.get(refused.kind, _refused)(refused, each)
+
+
+def _not_known_yet(number: int, address: str) -> Finding:
+    return number, Problem((), _LATER, f"{address} (some of its values are known only then)")
+
+
+def _left_out(flawed: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
+    """One warning for all changes of which nobody knows what is meant."""
+    if flawed:
+        what = counted(len(flawed), "change")
+        reasons = first_of([f"{each.address} ({each.flaw})" for _, each in flawed], _MOST_NAMED)
+        detail = f"The hub was not asked what it makes of {what}: {reasons}."
+        names = first_of([each.address for _, each in flawed], _MOST_NAMED)
+        brief = f"{what} in error, or hanging on what is: {names}"
+        yield flawed[0][0], Problem((), NOT_JUDGED, detail, Severity.WARNING, brief=brief)
 
 
 def _refused(refused: Refused, each: Sent) -> Problem:
@@ -197,10 +222,16 @@ def _silent(refused: Refused, each: Sent) -> Problem:
     return Problem((), REFUSED, detail)
 
 
-def _conflict(refused: Refused, each: Sent) -> Problem:
+def _conflict(refused: Refused, each: Sent, request: ChangeRequest) -> Problem:
+    advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
+    if request.prior is None:  # nothing is ignored of what is not in state
+        advice = (
+            "Leave the field out here, take the object over as it stands (import "
+            f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
+        )
     detail = (
-        f"{each.title}: {_owners(refused)}. An apply would be refused. Leave the field out here (lifecycle "
-        "ignore_changes), or take it over: nexusform apply -take-ownership."
+        f"{each.title}: {_owners(refused)}. An apply would be refused. {advice}: nexusform apply "
+        "-take-ownership."
     )
     return Problem((), OTHER_MANAGER, detail)
 
@@ -223,7 +254,6 @@ def _nobody(refused: Refused, _each: Sent) -> Problem:
 _SAID: Final[dict[Refusal, Callable[[Refused, Sent], Problem]]] = {
     Refusal.WEBHOOK: _webhook,
     Refusal.SILENT_WEBHOOK: _silent,
-    Refusal.OTHER_MANAGER: _conflict,
     Refusal.RIGHTS: _rights,
     Refusal.NOT_SIGNED_IN: _nobody,
 }

@@ -72,8 +72,9 @@ class OverrideLook:
         if any(why_not_ready(each)[0] for each in shown.bindings if _is_bound(each)):
             return True, ""  # a rollout stops there: who looks at the placement is told
         left = dict(self._left(shown))
-        self.stops = held_up(shown, left.keys()) if left else ""
-        if self.stops:
+        stop = held_up(shown, left.keys()) if left else None
+        if stop is not None:
+            self.stops = stop.words
             return True, ""
         return not left, first_of([f"{cluster}{words}" for cluster, words in left.items()], _MOST_NAMED)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from nexusform.plain_data import Path, part_at
 
 Body = Mapping[str, Any]
+_BESIDE: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 _IDENTITY: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")})
 
 
@@ -54,6 +55,40 @@ def is_as_applied(sent: Body, shown: Body, manager: str) -> bool:
 def says_nothing(sent: Body) -> bool:
     """Whether a body says no more than which object it is: who applies it owns nothing of it."""
     return next(_said(sent), None) is None
+
+
+def owned_by_us(shown: Body, manager: str) -> set[Path]:
+    """What a manager applied of an object; of a list whose elements have owners of their own all of it."""
+    entries = (shown.get("metadata") or {}).get("managedFields") or ()
+    ours = (one for one in entries if one.get("manager") == manager and one.get("operation") == "Apply")
+    return {path for one in ours for path in _held(one.get("fieldsV1") or {})}
+
+
+def owned_by_others(shown: Body, manager: str) -> dict[Path, str]:
+    """What others than a manager own of what an object says, beside its labels, annotations and status: by
+    path who does.
+    """
+    owners: dict[Path, list[str]] = {}
+    for entry in (shown.get("metadata") or {}).get("managedFields") or ():
+        who = str(entry.get("manager") or "unknown")
+        if who == manager or entry.get("subresource"):
+            continue
+        for path in _held(entry.get("fieldsV1") or {}):
+            if path[0] not in _BESIDE and part_at(shown, path) is not None:
+                owners.setdefault(path, []).append(who)
+    return {path: " and ".join(dict.fromkeys(who)) for path, who in sorted(owners.items())}
+
+
+def _held(fields: Body, above: tuple[str, ...] = ()) -> Iterator[Path]:
+    """The paths of fields that somebody owns as a whole, or of which he owns elements."""
+    if above and not fields:
+        yield above
+    inner = {name: each for name, each in fields.items() if name != "."}
+    if any(not name.startswith("f:") for name in inner):
+        yield above
+        return
+    for name, each in inner.items():
+        yield from _held(each or {}, (*above, name[2:]))
 
 
 def _owned(shown: Body, manager: str) -> set[Path] | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-from nexusform.domains.fleet.planning.hub import ON_HUB
+from msgspec import Struct, field
+
+from nexusform.diagnostics import Problem
+from nexusform.domains.fleet.scheduling.rollout import Stop
 from nexusform.domains.fleet.types.fleet_hub_export import standing_placement
 from nexusform.domains.hub.api.hub import Hub
 from nexusform.domains.hub.api.hub_kinds import KINDS
@@ -27,8 +30,8 @@ from nexusform.domains.hub.providers.hub_objects import (
     named,
     path_on,
     standing_of_many,
-    uid_of,
 )
+from nexusform.domains.hub.providers.hub_others import is_another, made_anew, noted_of, told_of_others
 from nexusform.domains.hub.providers.hub_overrides import OVERRIDES, OverrideLook
 from nexusform.domains.hub.providers.hub_refusals import refuse_managed
 from nexusform.domains.hub.providers.hub_standing import (
@@ -38,7 +41,7 @@ from nexusform.domains.hub.providers.hub_standing import (
     observed_bindings,
 )
 from nexusform.domains.hub.providers.hub_terms import Terms
-from nexusform.domains.hub.providers.hub_under_way import is_going, not_done, noted
+from nexusform.domains.hub.providers.hub_under_way import is_going, not_done, noted, placement_left
 from nexusform.domains.hub.providers.hub_watch import (
     has_been_scheduled,
     made_by_placement,
@@ -51,48 +54,93 @@ from nexusform.ports import ObjectKey, ProviderProblem, ReadAnswer, ReadRequest
 from nexusform.words import first_of
 
 Values = Mapping[str, Any]
+T = TypeVar("T")
 _MOST_NAMED: Final = 4
 FORETOLD: Final = ("selected_resources", "workloads")  # of a placement, whatever a hub shows
 _EVICTIONS: Final = KINDS["ClusterResourcePlacementEviction"].collection
 
 
-def read_all(hub: Hub, requests: Sequence[ReadRequest]) -> tuple[list[ReadAnswer], dict[str, str]]:
-    """What stands of many objects, and of placements that no apply waits for what the hub has still to do, by
-    their address. Raises Refused and HubProblem.
+class Seen(Struct, frozen=True):
+    """What is to be said of objects, by their address: of placements that no apply waits for what the hub has
+    still to do, in words; which fields others set, likewise; that others made an object anew; and that a
+    rollout stops.
     """
-    standing = _Standing(hub, requests)
-    under_way: dict[str, str] = {}
-    return [_read_one(standing, request, under_way) for request in requests], under_way
+
+    under_way: dict[str, str] = field(default_factory=dict)
+    of_others: dict[str, str] = field(default_factory=dict)
+    made_anew: dict[str, Problem] = field(default_factory=dict)
+    stopped: dict[str, Problem] = field(default_factory=dict)
+
+    def followed_by(self, later: Seen, asked: Collection[str]) -> Seen:
+        """What is to be said once the addresses `asked` were looked at again."""
+        return Seen(
+            _without(self.under_way, asked) | later.under_way,
+            _without(self.of_others, asked) | later.of_others,
+            _without(self.made_anew, asked) | later.made_anew,
+            _without(self.stopped, asked) | later.stopped,
+        )
 
 
-def _read_one(standing: _Standing, request: ReadRequest, under_way: dict[str, str]) -> ReadAnswer:
+def _without(said: Mapping[str, T], addresses: Collection[str]) -> dict[str, T]:
+    return {address: each for address, each in said.items() if address not in addresses}
+
+
+def read_all(hub: Hub, terms: Terms, requests: Sequence[ReadRequest]) -> tuple[list[ReadAnswer], Seen]:
+    """What stands of many objects, and what is to be said of them. Raises Refused and HubProblem."""
+    standing, seen = _Standing(hub, requests), Seen()
+    return [_read_one(standing, terms, request, seen) for request in requests], seen
+
+
+def _read_one(standing: _Standing, terms: Terms, request: ReadRequest, seen: Seen) -> ReadAnswer:
     key, known = request.key, request.known
     if key.type in APPROVALS:
         return _read_approval(standing, request)
     sent = objects_of(key.type, known)
     if not sent:  # nothing of it stands on a hub
         return ReadAnswer(known)
-    shown = [body for each in sent if (body := standing.get(each)) is not None]
+    shown = _ours(standing, terms, request, sent, seen)
     if not shown:
         return _absent(standing.hub, request)
     attributes: Values = known
     paths = [path for each in sent for path in _differences(each, standing.get(each))]
     if paths or len(shown) < len(sent):
         attributes = as_shown(key.type, known, sent, shown)
-    note: dict[str, Any] = {ON_HUB: {"uid": uid_of(shown[0])}} if key.type != MANIFESTS else {}
+    note = noted_of(key.type, shown[0], terms.manager, request.noted)
     placement = None
     if key.type in PLACEMENTS:
         placement = standing.placement(*named(key.type, known))
         if placement is not None:
             attributes = {**attributes, **_observed(placement, attributes, standing.evictions())}
-    words = not_done(key.type, shown[0], placement)
+    left = not_done(key.type, shown[0]) if placement is None else placement_left(placement)
+    if isinstance(left, Stop):
+        seen.stopped[request.address] = left.problem()
+    words = "" if isinstance(left, Stop) else left
     if key.type in OVERRIDES and (request.planned is not None or request.unfinished):
         words = OverrideLook(standing.hub, key.type, known, gone=False).look()[1]
     going_on = noted(request, sent[0].title, words)
     if words and key.type in PLACEMENTS and not going_on:
-        under_way[request.address] = words
+        seen.under_way[request.address] = words
     # A step that an earlier run began is done once more, which settles what was foretold of it.
     return ReadAnswer(attributes, observed=True, settled=request.planned is None, note=note | going_on)
+
+
+def _ours(
+    standing: _Standing, terms: Terms, request: ReadRequest, sent: Sequence[Sent], seen: Seen
+) -> list[dict[str, Any]]:
+    """The objects of a resource that stand, without one that others made anew; what is to be said of them
+    joins `seen`.
+    """
+    type_name, address = request.key.type, request.address
+    shown = [(each, body) for each in sent if (body := standing.get(each)) is not None]
+    if shown and is_another(type_name, shown[0][1], request.noted):
+        if type_name not in RECORDS:
+            seen.made_anew[address] = made_anew(request, *shown[0], taken=terms.take_ownership)
+        if not terms.take_ownership:
+            return []
+    others = told_of_others(type_name, shown, terms.manager)
+    if others:
+        seen.of_others[address] = others
+    return [body for _, body in shown]
 
 
 def _read_approval(standing: _Standing, request: ReadRequest) -> ReadAnswer:

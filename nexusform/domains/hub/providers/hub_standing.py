@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from nexusform.domains.fleet.importers.fleet_export import conditions_of, is_going, read_placements
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.planning.contents import read_bindings
-from nexusform.domains.fleet.scheduling.rollout import Readiness, roll_out, target_of
+from nexusform.domains.fleet.scheduling.rollout import Readiness, Stop, roll_out, target_of
 from nexusform.domains.hub.providers.hub_bodies import KIND_OF, adopted_arguments
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest, manifest_of
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -136,15 +136,15 @@ def placement_standing(
     return Standing(done=not holds, words=words, bindings=bindings, decided=True, latest=latest)
 
 
-def held_up(shown: Shown, outdated: AbstractSet[str] = frozenset()) -> str:
-    """Words for a rolling update of which nothing is under way and that may begin nothing either; "" where it
-    goes on, or has come to its end. `outdated`: bound clusters that are to get other content of the snapshot
-    that they have. The hub has decided on the placement as it is written.
+def held_up(shown: Shown, outdated: AbstractSet[str] = frozenset()) -> Stop | None:
+    """Where a rolling update stops of which nothing is under way and that may begin nothing either; None
+    where it goes on, or has come to its end. `outdated`: bound clusters that are to get other content of the
+    snapshot that they have. The hub has decided on the placement as it is written.
     """
     placement = shown.placement
     latest = index_told(placement) if shown.is_glance else _number(_latest(shown.snapshots))
     if latest is None or any(_is_under_way(placement, each) for each in shown.bindings):
-        return ""
+        return None
     type_name = next(name for name, kind in KIND_OF.items() if kind == placement.get("kind"))
     reading = RESOURCE_TYPES[type_name].fleet
     assert reading is not None
@@ -154,9 +154,8 @@ def held_up(shown: Shown, outdated: AbstractSet[str] = frozenset()) -> str:
     target = target_of(written.policy, written.number, held)
     outcome = roll_out(held, written.rolling, target, latest, Readiness(outdated=frozenset(outdated)))
     if outcome.waves or not outcome.stalled:
-        return ""
-    before = first_of(outcome.stalled, _MOST_NAMED)
-    return f"the rollout of {written.key} stops before {before}: nothing more may be taken down or added"
+        return None
+    return Stop(written.key, written.rolling, outcome.stalled)
 
 
 def _is_under_way(placement: Body, binding: Body) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nexusform.domains.hub.providers.hub_bodies import EVICTION, PLACEMENTS, RUNS
+from nexusform.domains.fleet.scheduling.rollout import Stop
+from nexusform.domains.hub.providers.hub_bodies import EVICTION, RUNS
 from nexusform.domains.hub.providers.hub_standing import Shown, held_up, placement_standing, run_standing
 from nexusform.domains.hub.providers.hub_watch import eviction_end, is_external
 from nexusform.ports import UNFINISHED, ReadRequest
@@ -13,14 +14,15 @@ from nexusform.ports import UNFINISHED, ReadRequest
 Values = Mapping[str, Any]
 
 
-def not_done(type_name: str, body: Values, placement: Shown | None) -> str:
-    """What the hub still has to do of an object, "" where it is done with it. `placement` is what it shows of
-    one.
-    """
-    if type_name in PLACEMENTS and placement is not None:
-        standing = placement_standing(placement, {}, external=is_external(placement.placement))
-        ends = standing.done or (standing.decided and held_up(placement))
-        return "" if ends else standing.words
+def placement_left(placement: Shown) -> str | Stop:
+    """What the hub still has to do of a placement, "" where it is done with it; or where a rollout stops."""
+    standing = placement_standing(placement, {}, external=is_external(placement.placement))
+    stop = held_up(placement) if standing.decided and not standing.done else None
+    return stop or ("" if standing.done else standing.words)
+
+
+def not_done(type_name: str, body: Values) -> str:
+    """What the hub still has to do of a run or an eviction, "" where it is done with it."""
     if type_name in RUNS:
         run = run_standing(body, ())
         return "" if run.ended else run.words

@@ -123,8 +123,8 @@ class Watch(Struct, frozen=True):
             shown = shown or _glance(self.hub, placement, planned)
             external = is_external(placement)
             last = placement_standing(shown, planned, external=external, failing=failing)
-            if last.decided and not last.done and (stops := held_up(shown)):
-                last = replace(last, done=True, words=stops)
+            if last.decided and not last.done and (stop := held_up(shown)):
+                last = replace(last, done=True, words=stop.words)
             decided = decided if decided.decided else last
             behind = last.done and snapshots_behind(planned, last.latest) and not external
             if behind and elapsed < _QUIET:
@@ -254,7 +254,7 @@ class Watch(Struct, frozen=True):
             standing = placement_standing(shown, {}, external=is_external(shown.placement))
             picked = len(standing.bindings) >= before or elapsed > _PICKS_AGAIN
             words = standing.words or "the hub has not picked a cluster in its place yet"
-            ends = standing.done or (standing.decided and bool(held_up(shown)))
+            ends = standing.done or (standing.decided and held_up(shown) is not None)
             return ends and picked, f"{name}: {words}"
 
         self.until(look, f"{kind} {name}")

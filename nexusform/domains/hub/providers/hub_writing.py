@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.hub import ON_HUB
+from nexusform.domains.fleet.planning.beside_others import ON_HUB, UID
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import MEMBER
 from nexusform.domains.hub.api.hub_mirror import Mirrors
@@ -35,6 +35,7 @@ from nexusform.domains.hub.providers.hub_objects import (
     path_needed,
     uid_of,
 )
+from nexusform.domains.hub.providers.hub_others import is_another, noted_of
 from nexusform.domains.hub.providers.hub_overrides import OVERRIDES, OverrideLook
 from nexusform.domains.hub.providers.hub_owners import is_as_applied, left_to_others, says_nothing
 from nexusform.domains.hub.providers.hub_refusals import (
@@ -98,7 +99,7 @@ class Writing(Struct, frozen=True):
             if self._standing(sent[0]) is not None:
                 self.hub.apply(sent[0].path, given_back(sent[0]).body, self.terms.manager)
             return
-        uid = str((self.request.noted.get(ON_HUB) or {}).get("uid") or "")
+        uid = str((self.request.noted.get(ON_HUB) or {}).get(UID) or "")
         for each in reversed(sent):
             self._delete_one(each, uid if len(sent) == 1 else "")
         if self._kind in PLACEMENTS:
@@ -192,6 +193,11 @@ class Writing(Struct, frozen=True):
     def _may_write(self, each: Sent, body: Values, *, known: bool) -> None:
         """Raises ProviderProblem where an object stands that is not ours to write."""
         refuse_managed(self.terms, body, "apply")
+        if known and is_another(self._kind, body, self.request.noted) and not self.terms.take_ownership:
+            raise ProviderProblem(
+                f"{each.title} was deleted and made anew by others since the plan. Plan again, and the plan "
+                "says what can be done."
+            )
         if known or self._went_on(each, body) or self._kind == MEMBERS:
             return
         if is_deleted(body):
@@ -238,8 +244,8 @@ class Writing(Struct, frozen=True):
         """Wait until the hub has brought it about; what it made of it. `written` is the object as it was
         sent, empty where nothing was.
         """
-        planned, uid = self._planned, uid_of(written)
-        note = {ON_HUB: {"uid": uid}} if uid and self._kind != MANIFESTS else {}
+        planned = self._planned
+        note = noted_of(self._kind, written, self.terms.manager)
         if self._kind in PLACEMENTS:
             what = named(self._kind, planned)
             decided, standing = self._watch.placement(*what, planned, written)

@@ -112,6 +112,7 @@ def _read(
             ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
             current.attributes,
             str(address),
+            noted=current.private or {},
         )
         for address, current in objects
     ]

@@ -102,3 +102,23 @@ def test_machines_that_a_rack_would_make_are_not_there(capsys: pytest.CaptureFix
     code, out = told(capsys, "apply", "-auto-approve")
     assert code == 0, out
     assert "No changes." in told(capsys, "plan")[1]
+
+
+def test_objects_that_are_imported_one_by_one_have_creation_numbers_of_their_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state = json.loads(told(capsys, "state", "pull")[1])
+    machines = [each for each in state["resources"] if each["type"] == "nexus_bare_metal_machine"][:2]
+    addresses = [f"nexus_bare_metal_machine.{each['name']}" for each in machines]
+    ids = [each["instances"][0]["attributes"]["id"] for each in machines]
+    for address in addresses:
+        assert told(capsys, "state", "rm", address)[0] == 0
+    assert told(capsys, "import", addresses[0], ids[0])[0] == 0
+    with Path("site.nf.hcl").open("a") as file:
+        file.write(f'import {{\n  to = {addresses[1]}\n  id = "{ids[1]}"\n}}\n')
+    code, out = told(capsys, "apply", "-auto-approve")
+    assert (code, "1 imported, 0 added" in out) == (0, True), out
+    state = json.loads(told(capsys, "state", "pull")[1])
+    numbers = [each["creation"] for one in state["resources"] for each in one["instances"]]
+    assert 0 not in numbers
+    assert len(set(numbers)) == len(numbers)

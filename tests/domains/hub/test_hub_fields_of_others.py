@@ -1,0 +1,132 @@
+"""What others own of an object of ours is shown and obeyed, and not fought."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front, path_of_kind, version_of_kind
+from tests.domains.hub.test_fleet_provider import write
+
+THEIRS = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def applied_by(hub: Front, manager: str, spec: dict[str, Any], *, force: bool = False) -> None:
+    """Let somebody apply a part of the placement web."""
+    kind = "ClusterResourcePlacement"
+    body = {"apiVersion": version_of_kind(kind), "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+    query = {"fieldManager": manager, "#type": "apply", **({"force": "true"} if force else {})}
+    target = f"{path_of_kind(kind)}/web?{urlencode(query)}"
+    status, answer = hub.answer("PATCH", target, "admin-token", json.dumps(body).encode())
+    assert status == 200, answer
+
+
+OURS = """
+    toleration {
+      key      = "edge"
+      operator = "Exists"
+      effect   = "NoSchedule"
+    }
+"""
+EDGE = {**THEIRS, "key": "edge"}
+
+
+MEMBERS = """
+resource "fleet_member_cluster" "all" {
+  for_each = toset(["ams1", "fra1", "lon1", "par1"])
+  name     = each.key
+}
+"""
+
+
+def ours(more: str = "") -> None:
+    """A configuration with a toleration of its own."""
+    write(more=more)
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text.replace("number_of_clusters = 2", f"number_of_clusters = 2{OURS}"))
+
+
+def test_what_others_set_beside_us_is_one_note_and_no_change(hub: Front, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    applied_by(hub, "ops", {"policy": {"tolerations": [THEIRS]}})
+    code, said = told("plan", "-detailed-exitcode", "-out=x.nfplan", "-report=markdown:plan.md")
+    assert (code, "No changes." in said) == (0, True), said
+    words = "fleet_cluster_resource_placement.web: ops sets spec.policy.tolerations"
+    assert f"fields-of-others {words}" in said
+    assert words in Path("plan.md").read_text()
+    (note,) = json.loads(told("show", "-json", "x.nfplan")[1])["diagnostics"]
+    assert (note["id"], note["level"]) == ("fields-of-others", "note")
+
+
+def test_a_change_of_ours_leaves_what_others_set_and_is_foretold_beside_it(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    rolling = {"maxUnavailable": 2, "maxSurge": 0}
+    more = {"strategy": {"rollingUpdate": rolling}, "revisionHistoryLimit": 3}
+    applied_by(hub, "ops", {"policy": {"tolerations": [THEIRS]}, **more})
+    assert "No changes." in told("plan")[1]
+    write(content="2")
+    code, said = told("plan")
+    assert code == 0, said
+    assert "start wave" not in said  # all at once, where a quarter would be one by one
+    write(number=3, content="2")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "3 of 3 predictions came true." in said
+    spec = (hub.get("ClusterResourcePlacement", "web") or {})["spec"]
+    assert spec["policy"] == {"placementType": "PickN", "numberOfClusters": 3, "tolerations": [THEIRS]}
+    assert spec["strategy"]["rollingUpdate"].items() >= rolling.items()
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+
+
+def test_without_the_data_block_fields_of_others_are_no_change_either(hub: Front, told: Told) -> None:
+    write()
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text.replace('data "fleet_hub" "hub" {}', MEMBERS))
+    assert told("apply", "-auto-approve")[0] == 0
+    applied_by(
+        hub, "ops", {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}}
+    )
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+
+
+def test_a_toleration_that_our_list_would_take_away_is_said_with_its_owner(hub: Front, told: Told) -> None:
+    ours()
+    assert told("apply", "-auto-approve")[0] == 0
+    applied_by(hub, "ops", {"policy": {"tolerations": [EDGE, THEIRS]}}, force=True)
+    code, said = told("plan")
+    assert code == 1
+    assert "ops set spec.policy.tolerations on the hub, where gpu:NoSchedule stands beside what is" in said
+    assert "Write it here as well, or leave the list to ops: lifecycle { ignore_changes = [pol" in said
+    ours("lifecycle {\n    ignore_changes = [policy.toleration]\n  }")
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    assert placement["spec"]["policy"]["tolerations"] == [EDGE, THEIRS]
+
+
+def test_what_others_set_of_objects_is_said_by_object(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
+    hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
+    said = told("plan")[1]
+    assert "fleet_hub_manifest.web: kubectl sets ConfigMap web/settings data.b" in said
+
+
+def test_defaults_and_labels_of_others_are_not_worth_a_word(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
+    metadata = {"name": "web", "labels": {"team": "a"}, "annotations": {"seen": "yes"}}
+    hub.put({**names, "metadata": metadata, "spec": {"revisionHistoryLimit": 10}}, "kubectl")
+    assert "fields-of-others" not in told("plan")[1]

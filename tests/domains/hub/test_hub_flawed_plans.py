@@ -1,0 +1,86 @@
+"""What is wrong with a plan by itself and what the hub makes of the rest is said at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front
+from tests.domains.hub.test_fleet_provider import write
+
+BUDGET = """
+resource "fleet_placement_disruption_budget" "b" {{
+  provider        = fleet
+  name            = "web"
+  max_unavailable = "{}"
+}}
+"""
+HANGS = """
+resource "fleet_placement_eviction" "e" {
+  provider       = fleet
+  name           = "e"
+  placement_name = fleet_placement_disruption_budget.b.name
+  cluster_name   = "lon1"
+}
+"""
+OTHERS = ".spec.policy.numberOfClusters belongs to kubectl"
+
+
+def scaled_by_kubectl(hub: Front, told: Told) -> None:
+    """A placement whose number of clusters somebody else owns now."""
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"], "metadata": {"name": "web"}}
+    hub.put({**names, "spec": {"policy": {"numberOfClusters": 1}}}, "kubectl")
+
+
+def add(text: str) -> None:
+    with Path("main.nf.hcl").open("a") as file:
+        file.write(text)
+
+
+def test_the_hub_judges_what_is_sound_beside_what_is_in_error(hub: Front, told: Told) -> None:
+    scaled_by_kubectl(hub, told)
+    add(BUDGET.format("many") + HANGS)
+    code, said = told("plan")
+    assert code == 1
+    assert '"many"' in said
+    assert OTHERS in said
+    assert "not-judged" in said
+    words = "it hangs on fleet_placement_disruption_budget.b, which is in error"
+    assert "2 changes in error, or hanging on what is: fleet_placement_disruption_budget.b, fleet_" in said
+    assert f"fleet_placement_eviction.e ({words})" in told("plan", "-details")[1]
+    Path("main.nf.hcl").write_text(Path("main.nf.hcl").read_text().replace('"many"', '"1"'))
+    code, said = told("plan")
+    assert (code, OTHERS in said, "not-judged" in said) == (1, True, False), said
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        'resource "fleet_placement_disruption_budget" "x" {\n  provider = fleet\n  nmae = "x"\n}\n',
+        'resource "nexus_vm_sku" "x" {\n  name = "x"\n  vcpus = nothing.there\n  memory_gib = 8\n}\n',
+        'locals {\n  x = tonumber("many")\n}\noutput "x" {\n  value = local.x\n}\n',
+    ],
+)
+def test_what_is_wrong_elsewhere_keeps_no_change_from_being_judged(
+    hub: Front, told: Told, wrong: str
+) -> None:
+    scaled_by_kubectl(hub, told)
+    add(wrong)
+    code, said = told("plan")
+    assert (code, OTHERS in said) == (1, True), said
+    assert said.count("Error: ") == 2
+
+
+def test_what_nobody_can_attribute_keeps_the_hub_from_being_asked_and_is_said(hub: Front, told: Told) -> None:
+    scaled_by_kubectl(hub, told)
+    rule = 'condition = var.n > 1\n    error_message = "No."'
+    add(f'variable "n" {{\n  default = 1\n  validation {{\n    {rule}\n  }}\n}}\n')
+    code, said = told("plan")
+    assert (code, OTHERS in said) == (1, False), said
+    assert "web (the plan is in error (Invalid value for variable))" in told("plan", "-details")[1]

@@ -1,0 +1,102 @@
+"""An object that others deleted and made anew under the same name is not ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front
+from tests.domains.hub.test_fleet_provider import write, written
+
+ADDRESS = "fleet_cluster_resource_placement.web"
+IMPORT = f"""
+import {{
+  to = {ADDRESS}
+  id = "web"
+}}
+"""
+
+
+def made_anew(hub: Front) -> dict[str, Any]:
+    """The placement web, deleted and made anew by somebody else."""
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"], "metadata": {"name": "web"}}
+    hub.remove(placement)
+    hub.act()
+    again = hub.put({**names, "spec": json.loads(json.dumps(placement["spec"]))}, "kubectl-create")
+    hub.act()
+    return again
+
+
+def test_what_others_made_anew_is_not_written_over(hub: Front, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    again = made_anew(hub)
+    write(number=3)
+    code, said = told("plan")
+    assert code == 1
+    made_at = again["metadata"]["creationTimestamp"]
+    assert (
+        f"{ADDRESS}: the ClusterResourcePlacement web that nexusform made is gone; the one on the hub was "
+        f"made at {made_at} by kubectl-create. It is not ours." in said
+    )
+    assert said.count("kubectl-create") == 1
+    hub.log.clear()
+    code, said = told("destroy", "-auto-approve", f"-target={ADDRESS}")
+    assert (code, "object-was-made-anew" in said) == (0, True), said
+    assert written(hub) == []
+
+
+def test_what_others_made_anew_is_taken_over_as_the_plan_says(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    again = made_anew(hub)
+    said = told("plan")[1]
+    assert f"`nexusform state rm {ADDRESS}`" in said
+    assert f'import {{ to = {ADDRESS}, id = "web" }}' in said
+    assert told("state", "rm", ADDRESS)[0] == 0
+    with Path("main.nf.hcl").open("a") as file:
+        file.write(IMPORT)
+    code, said = told("apply", "-auto-approve")
+    assert (code, "1 imported, 0 added, 0 changed" in said) == (0, True), said
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "made-anew" in said) == (0, False), said
+    (placement,) = hub.all("ClusterResourcePlacement")
+    assert placement["metadata"]["uid"] == again["metadata"]["uid"]
+
+
+def test_whoever_takes_ownership_writes_over_it(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    again = made_anew(hub)
+    write(number=3)
+    code, said = told("apply", "-auto-approve", "-take-ownership")
+    assert (code, "; it is taken over" in said) == (0, True), said
+    (placement,) = hub.all("ClusterResourcePlacement")
+    assert placement["metadata"]["uid"] == again["metadata"]["uid"]
+    assert placement["spec"]["policy"]["numberOfClusters"] == 3
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "made-anew" in said) == (0, False), said
+
+
+def test_a_saved_plan_does_not_write_over_what_was_made_anew_since(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    write(number=3)
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    made_anew(hub)
+    hub.log.clear()
+    code, said = told("apply", "x.nfplan")
+    assert (code, "was deleted and made anew by others since the plan" in said) == (1, True), said
+    assert written(hub) == []
+
+
+def test_the_hub_says_of_what_it_holds_anew_that_it_is_otherwise(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    made_anew(hub)
+    code, said = told("reconcile", "-from=hub")
+    assert code == 2, said

@@ -1,0 +1,57 @@
+"""A rolling update that may take nothing down stops, and every plan says where the former content stays."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_front import Front
+from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_hub_overrides import STRICT
+
+STOPS = "rollout-does-not-complete web: the rollout stops before lon1, par1"
+
+
+def stop(controller: Controller, told: Told) -> None:
+    """An apply of new content that no cluster gets."""
+    write(more=STRICT)
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.holds_back = True
+    write(more=STRICT, content="2")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+
+
+def test_plans_after_an_apply_that_stopped_say_which_clusters_keep_what_they_have(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    stop(controller, told)
+    code, said = told("plan", "-detailed-exitcode", "-out=x.nfplan")
+    assert (code, "No changes." in said) == (0, True), said
+    assert said.count(STOPS) == 1
+    warnings = json.loads(told("show", "-json", "x.nfplan")[1])["diagnostics"]
+    assert [each["id"] for each in warnings] == ["rollout-does-not-complete"]
+    assert "The rollout of web stops before lon1, par1, which keep what they have" in warnings[0]["detail"]
+    names = {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")}
+    assert names == {"web-0-snapshot"}
+
+
+@pytest.mark.parametrize("how", [("-refresh-only",), ("-target=fleet_hub_manifest.web",), ("-destroy",)])
+def test_plans_that_look_at_no_rollout_say_so_too(
+    hub: Front, controller: Controller, told: Told, how: tuple[str, ...]
+) -> None:
+    stop(controller, told)
+    said = told("plan", *how)[1]
+    assert said.count(STOPS) == 1, said
+    assert hub.all("ClusterResourceBinding")
+
+
+def test_a_rollout_that_has_room_again_is_not_told(hub: Front, controller: Controller, told: Told) -> None:
+    stop(controller, told)
+    controller.holds_back = False
+    hub.act()
+    said = told("plan", "-refresh-only")[1]
+    assert "rollout-does-not-complete" not in said
