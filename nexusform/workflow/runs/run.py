@@ -22,7 +22,7 @@ from nexusform.planning.conclusion.room_left import with_room
 from nexusform.planning.planner import make_plan
 from nexusform.planning.request import Imported, PlanRequest, Progress
 from nexusform.plans.plan import Change, Mode, Plan
-from nexusform.ports import Clock, Provider, ProviderProblem
+from nexusform.ports import Clock, JudgesPlans, Provider, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Position, Span
 from nexusform.state.json_text import collector_paused
@@ -39,7 +39,6 @@ from nexusform.workflow.opening.providers import (
 )
 from nexusform.workflow.opening.stored import Stored, read_stored
 from nexusform.workflow.opening.surroundings import SystemClock, commit_of, plan_time
-from nexusform.workflow.runs.judging import judged, verdicts
 from nexusform.workflow.runs.locking import TAKEN_OVER, HeldLock, Locking, acquire
 
 
@@ -124,7 +123,9 @@ class Run(Struct):
             taken = {**request.imports, **imported, **options.adopting}
             result = make_plan(replace(request, imports=taken))
         refusals = stand_already(result.plan, self.providers) if options.refresh else []
-        if options.refresh:
+        if options.refresh and any(isinstance(each, JudgesPlans) for each in self.providers.values()):
+            from nexusform.workflow.runs.judging import judged, verdicts
+
             refusals += judged(result, self.providers, self.project.configuration, refusals)
             result = replace(result, plan=replace(result.plan, judgements=verdicts(self.providers)))
         said += refusals

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from nexusform.domains.hub.providers.hub_bodies import Sent
+from nexusform.domains.hub.providers.hub_others import told_of_others
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front, path_of_kind, version_of_kind
 from tests.domains.hub.test_fleet_provider import write
@@ -119,6 +121,18 @@ def test_what_others_set_of_objects_is_said_by_object(hub: Front, told: Told) ->
     hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
     said = told("plan")[1]
     assert "fleet_hub_manifest.web: kubectl sets ConfigMap web/settings data.b" in said
+
+
+def test_what_stood_before_owners_were_noted_is_nobodys() -> None:
+    head = {"apiVersion": "v1", "kind": "Namespace"}
+    fields = {"f:spec": {"f:finalizers": {}}}
+    entry = {"manager": "before-first-apply", "operation": "Update", "fieldsV1": fields}
+    body = {**head, "metadata": {"name": "web", "managedFields": [entry]}, "spec": {"finalizers": ["k8s"]}}
+    sent = Sent({**head, "metadata": {"name": "web"}}, "/api/v1/namespaces/web")
+    assert told_of_others("fleet_hub_manifest", [(sent, body)], "nexusform") == ""
+    entry["manager"] = "ops"
+    told = told_of_others("fleet_hub_manifest", [(sent, body)], "nexusform")
+    assert told == "ops sets Namespace web spec.finalizers"
 
 
 def test_defaults_and_labels_of_others_are_not_worth_a_word(hub: Front, told: Told) -> None:

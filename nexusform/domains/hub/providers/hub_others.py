@@ -33,6 +33,8 @@ from nexusform.words import first_of
 FIELDS: Final = "fields-of-others"
 MADE_ANEW: Final = "object-was-made-anew"
 _MOST_NAMED: Final = 4
+# Who owns, to an API server, what stood before it noted owners: Namespaces of which nobody says anything.
+_NOBODY: Final = "before-first-apply"
 Body = Mapping[str, Any]
 
 
@@ -75,6 +77,8 @@ def _beside(type_name: str, sent: Body, shown: Body, manager: str) -> Iterator[t
     """What others own of an object beside what is sent."""
     ours = owned_by_us(shown, manager)
     for path, who in owned_by_others(shown, manager).items():
+        if who == _NOBODY:
+            continue
         is_ours = any(path[: len(one)] == one or one[: len(path)] == path for one in ours)
         if not is_ours and part_at(sent, path) is None and _says_something(type_name, shown, path):
             yield path, who
