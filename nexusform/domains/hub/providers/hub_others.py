@@ -105,7 +105,13 @@ def _arguments(type_name: str, spec: Body) -> dict[str, Any]:
     kind = KIND_OF[type_name]
     head = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind, "metadata": {"name": "any"}}
     text = json.dumps({**head, "spec": spec})
-    return dict(read_fleet_document("manifest", text, API_KINDS[kind], spec_schema(type_name)).values)
+    return _said(read_fleet_document("manifest", text, API_KINDS[kind], spec_schema(type_name)).values)
+
+
+def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments without those that are left out."""
+    said = {name: _said(each) if isinstance(each, Mapping) else each for name, each in values.items()}
+    return {name: each for name, each in said.items() if each not in (None, [], {})}
 
 
 def _parts(body: Body, paths: Mapping[Path, str]) -> dict[str, Any]:
