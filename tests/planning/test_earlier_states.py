@@ -55,12 +55,14 @@ def capacity(state: State) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.of_domains("vnf")
 def test_a_state_made_before_nodes_had_reserves_plans_nothing() -> None:
     result = good(plan(configuration(), stored()))
     assert is_empty(result)
     assert all(str(output.action) == "no-op" for output in result.plan.outputs)
 
 
+@pytest.mark.of_domains("vnf")
 def test_it_keeps_its_nodes_when_the_cluster_changes_for_another_reason() -> None:
     larger = configuration().replace("count       = 2\n    vm", "count       = 3\n    vm")
     state = state_of(larger, stored())
@@ -68,6 +70,7 @@ def test_it_keeps_its_nodes_when_the_cluster_changes_for_another_reason() -> Non
     assert capacity(state)["allocatable"] == {"cpu": "28", "memory": "196Gi"}
 
 
+@pytest.mark.of_domains("vnf")
 def test_a_kubelet_block_brings_the_nodes_of_today() -> None:
     assert capacity(stored())["allocatable"] == ALLOCATABLE
     state = state_of(configuration(a="kubelet {}"), stored())
