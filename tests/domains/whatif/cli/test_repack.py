@@ -242,6 +242,7 @@ def test_every_format_is_written(lab: Path) -> None:
     assert "Window 1 of 1: 2 VMs re-created" in (lab / "answer.html").read_text()
 
 
+@pytest.mark.of_domains("azure")
 def test_a_site_of_which_azure_tells_no_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
