@@ -97,7 +97,7 @@ class Kind(Struct, frozen=True):
     frees_within: float | None = 0.0
 
 
-KINDS = {
+_EVERY_KIND = {
     "local": Kind("local", local_settings, keeps=1),
     "memory": Kind("memory", lambda _server, _name: {}, forgets=True, keeps=1),
     "azurerm": Kind("azurerm", azurerm_settings, "azurite", frees_within=LEASE),
@@ -106,6 +106,8 @@ KINDS = {
     "s3": Kind("s3", s3_settings, "s3_server", frees_within=LEASE),
     "postgres": Kind("postgres", postgres_settings, "postgres"),
 }
+# Those of a domain go with it.
+KINDS = {name: kind for name, kind in _EVERY_KIND.items() if kind.backend in BACKENDS}
 
 
 @pytest.fixture(autouse=True)
@@ -793,6 +795,7 @@ def test_whoever_has_read_a_state_may_write_over_it(opened: Opened) -> None:
     assert opened.open_again().read() == of_lineage("ours")
 
 
+@pytest.mark.of_domains("remote_state")
 def test_force_unlock_ends_no_session_of_another_database(postgres: str, tmp_path: Path) -> None:
     """Advisory locks of all databases of a server stand in one list."""
     import psycopg

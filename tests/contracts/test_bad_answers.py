@@ -13,6 +13,7 @@ from nexusform.state_ports import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
 
+pytestmark = pytest.mark.of_domains("remote_state")
 INFO = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
 SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
     "http": lambda address: {"address": f"{address}/s", "lock_address": f"{address}/s/lock"},

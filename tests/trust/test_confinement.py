@@ -187,6 +187,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
     "command",
     [["plan"], ["state", "list"], ["init"], ["apply", "-auto-approve"], ["workspace", "list"], ["output"]],
@@ -201,6 +202,7 @@ def test_an_address_in_configuration_is_refused(
     assert "-backend-config=NAME=VALUE" in text
 
 
+@pytest.mark.of_domains("remote_state")
 def test_an_address_is_taken_from_the_operator(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +224,7 @@ def test_an_address_is_taken_from_the_operator(
     assert refused not in told(capsys)
 
 
+@pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
     ("block", "setting"),
     [
@@ -250,6 +253,7 @@ def test_other_settings_than_allowed_addresses_are_refused(
     assert f'"{setting}' in text
 
 
+@pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
     ("backend", "config"),
     [
@@ -468,6 +472,7 @@ def strangers(opened: list[str], place: Path) -> list[str]:
     return inside + [path for path in opened if not path.startswith(allowed) and not known.fullmatch(path)]
 
 
+@pytest.mark.of_domains("azure", "fleet", "remote_state", "vnf")
 def test_hostile_configurations_open_nothing_outside_and_tell_no_secret(tmp_path: Path) -> None:
     said, opened = hostile(tmp_path.resolve(), CASES, confined=True)
     assert CANARY not in said
@@ -483,6 +488,7 @@ def test_the_same_configurations_do_all_that_where_nothing_is_confined(tmp_path:
     assert any(path.startswith(outside) for path in strangers(opened, tmp_path.resolve()))
 
 
+@pytest.mark.of_domains("azure", "fleet", "remote_state", "vnf")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_the_kernel_saw_nothing_opened_outside_either(tmp_path: Path) -> None:
     place = tmp_path.resolve()
