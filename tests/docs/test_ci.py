@@ -221,7 +221,8 @@ def test_what_a_merge_request_laid_where_the_gitlab_job_writes_is_taken_away(wor
     (elsewhere / "plan.md").write_text("### nexusform: no changes\n")
     (workspace / ".nexusform-plan").symlink_to(elsewhere)
     (workspace / "lab" / "broken.nf.hcl").write_text("resource {\n")
-    script = "\n".join(GITLAB["nexusform-plan"]["script"])
+    clear = GITLAB[".nexusform"]["before_script"][0]
+    script = "\n".join([clear, *GITLAB["nexusform-plan"]["script"]])
     assert bash(workspace, script, FOLDER=str(workspace / ".nexusform-plan")).returncode == 1
     assert {file.name for file in elsewhere.iterdir()} == {"plan.md"}
     assert "planning failed" in (workspace / ".nexusform-plan" / "plan.md").read_text()

@@ -49,9 +49,9 @@ class Jobs:
         self.place, self.address, self.host = place, address, host
         self.clones = 0
         self.pipelines = 100
+        self.install_fails = False
         (place / "bin").mkdir()
         self.program("nexusform", commands.program())
-        self.program("pip", "exit 0")
 
     def program(self, name: str, command: str) -> None:
         file = self.place / "bin" / name
@@ -85,6 +85,7 @@ class Jobs:
             "DIRECTORY": "lab",
             "ARGUMENTS": "",
             "STATE": "lab",
+            "CI_JOB_URL": "https://gitlab.example/lab/-/jobs/7",
             **variables,
         }
         inputs = ("DIRECTORY", "ARGUMENTS", "STATE")
@@ -92,12 +93,21 @@ class Jobs:
             if key not in inputs:
                 environment[key] = str(value).replace("$CI_PROJECT_DIR", str(clone))
         before = job.get("before_script", GITLAB[".nexusform"]["before_script"])
-        script = "\n".join([*before[1:], *job["script"]])  # pip is somebody else's
-        done = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", script],
-            cwd=clone, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return done.returncode, done.stdout + done.stderr, clone
+        install = "exit 1" if self.install_fails else ":"
+        script = [*(install if "pip install" in line else line for line in before), *job["script"]]
+
+        def step(lines: list[str], status: str) -> tuple[int, str]:
+            done = subprocess.run(
+                ["bash", "-e", "-o", "pipefail", "-c", "\n".join(lines)],
+                cwd=clone, env=environment | {"CI_JOB_STATUS": status},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            return done.returncode, done.stdout + done.stderr
+
+        code, log = step(script, "running")
+        # As a runner does: in a shell of its own, whatever became of the script, and without a say in it.
+        _, afterwards = step(job.get("after_script", []), "failed" if code else "success")
+        return code, log + afterwards, clone
 
     def plan(self, tree: Path, sha: str, **pipeline: Any) -> tuple[int, str]:
         """A merge request's pipeline on a commit, with its artifact at the host."""
@@ -239,6 +249,32 @@ def test_a_run_that_was_killed_fails_the_check(project: tuple[Jobs, GitLab, Stor
     code, log = jobs.plan(tree, "head1")
     assert code == 1
     assert "there is no plan (exit code 137)" in log
+
+
+@pytest.mark.parametrize("laid", ["", "### nexusform: no changes\n"])
+def test_a_note_does_not_stay_where_nothing_was_installed(
+    laid: str, project: tuple[Jobs, GitLab, Store]
+) -> None:
+    jobs, host, _ = project
+    assert jobs.plan(jobs.tree(1), "head1")[0] == 0
+    assert "2 to add" in host.notes[1]
+    tree = jobs.tree(2)
+    if laid:
+        (tree / ".nexusform-plan").mkdir()
+        (tree / ".nexusform-plan" / "plan.md").write_text(laid)
+    jobs.install_fails = True
+    assert jobs.plan(tree, "head2")[0] == 1
+    (note,) = host.notes.values()
+    assert "### nexusform: nothing is planned of head2\n" in note
+    assert "[its log](https://gitlab.example/lab/-/jobs/7) says why" in note
+    assert "no changes" not in note
+
+
+def test_the_note_of_a_plan_that_failed_says_what_it_said(project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, host, _ = project
+    assert jobs.plan(jobs.tree(9, HOSTILE["a command in an error"]), "head1")[0] == 1
+    assert "planning failed" in host.notes[1] or "Error" in host.notes[1]
+    assert "nothing is planned" not in host.notes[1]
 
 
 @pytest.mark.parametrize("link", [".nexusform-plan", ".nexusform-plan/reviewed.plan"])

@@ -108,7 +108,7 @@ def github(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]
 
 def gitlab(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
     def script(name: str) -> str:
-        prepare = GITLAB[".nexusform"]["before_script"][1:]  # what it installs is here already
+        prepare = GITLAB[".nexusform"]["before_script"][-1:]  # what it installs is here already
         lines = [line for line in GITLAB[name]["script"] if "<<'PYTHON'" not in line]  # talks to the host
         return "\n".join([*prepare, *lines])
 
