@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.placement_kinds.kinds import VM, noun_of
 from nexusform.plans.impact.effects import Effect, beside_upgrades, effect_clauses, effect_counts, number_of
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.rendering.notation.markup import Markup, Part, element
+from nexusform.rendering.notation.markup import Markup, Part, breakable, element
 from nexusform.rendering.report.overview import Overview, destroyed_clause
 from nexusform.rendering.report.placement_rows import OUTCOMES
 from nexusform.rendering.report.plain_words import room_of
@@ -44,11 +44,14 @@ def tiles_part(plan: Plan, report: Report, overview: Overview) -> Part:
 
 
 def _drawn(tile: Tile) -> Markup:
-    words: Part = element("a", tile.words, href=tile.link) if tile.link and tile.words else tile.words
+    words: Part = breakable(tile.words)
+    if tile.link and tile.words:
+        words = element("a", words, href=tile.link)
+    size = "large" if len(tile.large) <= _AT_A_GLANCE else "large sentence"
     return element(
         "section",
         element("h2", tile.title),
-        element("p", tile.large, class_="large" if len(tile.large) <= _AT_A_GLANCE else "large sentence"),
+        element("p", breakable(tile.large), class_=size),
         element("p", words) if tile.words else None,
         class_=f"tile {tile.kind}",
     )

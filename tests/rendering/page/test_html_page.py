@@ -207,7 +207,7 @@ def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace)
     idle = plans.change(plans.address("fleet_member_cluster", "south"), Action.CREATE, None, member)
     _, outline, _ = page_of(replace(plan, changes=(*plan.changes, idle)))
     words = "".join(outline.words)
-    assert "Placementeastnorthwestsouth" in words
+    assert "Placementeastwestnorthsouth" in words
     assert "Why a cluster was not picked: plan with -placements=all" in words
 
 

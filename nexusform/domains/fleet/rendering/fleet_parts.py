@@ -66,9 +66,9 @@ class Square(Struct, frozen=True):
 
 
 class FleetMatrix(Struct, frozen=True):
-    """Placements, those that change first, the clusters that any of them picks or leaves, and what is known
-    of each pair. `clusters` is empty where they are too many for a picture; `others` are those that no
-    placement picks, where they are many. `notes` say what happens to a cluster itself.
+    """Placements, and the clusters that any of them picks or leaves, where something changes first; and what
+    is known of each pair. `clusters` is empty where they are too many for a picture; `others` are those that
+    no placement picks, where they are many. `notes` say what happens to a cluster itself.
     """
 
     placements: tuple[str, ...]
@@ -91,7 +91,8 @@ def fleet_matrix(plan: Plan) -> FleetMatrix:
     picked = {binding_cluster(row) for row in bindings}
     everyone = {cluster for _, cluster in squares}.union(member.name for member in fleet_members(plan))
     not_picked = sorted(everyone - picked, key=natural)
-    columns = sorted(picked, key=natural)
+    touched = {binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
+    columns = sorted(picked, key=lambda cluster: (cluster not in touched, natural(cluster)))
     if len(everyone) <= _FEW_CLUSTERS:
         columns, not_picked = [*columns, *not_picked], []
     shown = tuple(columns) if len(columns) <= WIDEST_GRID else ()

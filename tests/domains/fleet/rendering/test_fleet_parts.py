@@ -47,3 +47,9 @@ def test_many_clusters_that_nobody_picks_are_folded() -> None:
     # Why each was passed over stays below.
     assert "no label" in page
     assert "48 clusters that no placement picks: not drawn." in fleet_svg(plan, "")
+
+
+def test_clusters_of_which_something_changes_stand_before_those_that_stay() -> None:
+    kept = [row(WEB, f"c{number}", PlacementAction.KEEP) for number in range(30)]
+    matrix = fleet_matrix(Plan(placements=(*kept, row(WEB, "c9", PlacementAction.REMOVE))))
+    assert matrix.clusters[:3] == ("c9", "c0", "c1")
