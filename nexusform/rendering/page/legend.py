@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.rendering.notation.markup import Markup, shape
 from nexusform.rendering.page.rack_map import OUTSIDE, Mark, SiteMap, short_names
+from nexusform.rendering.report.folding import names_text
+from nexusform.words import counted
 
 # Fill and the text colour that is easier to read on it.
 COLOURS: Final = (
@@ -97,6 +100,8 @@ _LINES: Final = {
     "cross": "M0 3H6M3 0V6",
 }
 _ENTRY: Final = 170
+_FEW_RUNS: Final = 4  # of names in a line
+_MOST_NAMED: Final = 16  # clusters, as on the page
 _ENTRY_HEIGHT: Final = 18
 
 
@@ -125,16 +130,29 @@ def _pattern(name: str, inside: Markup | Sequence[Markup]) -> Markup:
 
 
 def clusters_legend(
-    entries: Sequence[Paint], counts: Mapping[str, int], width: int
+    every: Sequence[Paint], counts: Mapping[str, int], changing: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """A swatch with its key, name and number of VMs per cluster; and how high that is."""
+    """A swatch with its key, name and number of VMs per cluster; and how high that is. Of very many those
+    that change, and the names of the others in a line.
+    """
     across = max(width // _ENTRY, 1)
+    entries = list(every)
+    if len(entries) > _MOST_NAMED:
+        entries = [paint for paint in every if paint.cluster in changing]
+    if len(entries) > _MOST_NAMED:
+        entries = []
     parts: list[Markup] = []
     for number, paint in enumerate(entries):
         line, column = divmod(number, across)
-        label = f"{_short(paint.cluster)} ({counts.get(paint.cluster, 0)})"
+        label = f"{_short(paint.cluster)} ({counts.get(paint.cluster, 0):,})"
         parts += _entry(paint, label, column * _ENTRY, line * _ENTRY_HEIGHT)
     lines = math.ceil(len(entries) / across)
+    others = [paint.cluster for paint in every if paint not in entries]
+    if others:
+        noun = "more cluster" if entries else "cluster"
+        words = f"{counted(len(others), noun)}: {names_text(others, _FEW_RUNS)}"
+        parts.append(shape("text", words, x=0, y=lines * _ENTRY_HEIGHT + 11))
+        lines += 1
     return parts, lines * _ENTRY_HEIGHT + 4
 
 

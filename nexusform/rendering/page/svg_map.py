@@ -210,7 +210,8 @@ class _Site:
         racks_across = min(across, max(len(site.racks), 1))
         self.width = max(racks_across * self._rack_width, 460)
         entries = list(self._paints.values())
-        self._legend, self._legend_height = clusters_legend(entries, _vms_after(site), self.width)
+        changing = {vm.cluster for vm in site.vms if vm.mark is not Mark.KEPT}
+        self._legend, self._legend_height = clusters_legend(entries, _vms_after(site), changing, self.width)
         panel = sum(self._line_height(line) for line in self._lines)
         self.height = _HEADING + self._legend_height + 26 + len(self._sides) * (_HEADING + panel)
 

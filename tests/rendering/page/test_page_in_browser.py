@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.plans.plan import Plan
+from nexusform.rendering.notation.markup import element
 from nexusform.rendering.page.html_page import page_content, render_html
+from nexusform.rendering.page.svg_map import render_svg
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
 from tests.rendering.real_plans import (
     REGISTRIES,
@@ -64,6 +67,36 @@ def scrolled_aside(browser: Browser) -> list[str]:
 
 def choose_view(browser: Browser, view: str) -> None:
     browser.click(f"input[name=view][value={view}]")
+
+
+WORDS = """const name = document.querySelector(".matrix .name");
+  const texts = document.createTreeWalker(name, NodeFilter.SHOW_TEXT), broken = [];
+  while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/[^ -]+/g)) {
+    const range = document.createRange();
+    range.setStart(texts.currentNode, word.index);
+    range.setEnd(texts.currentNode, word.index + word[0].length);
+    if (range.getClientRects().length > 1) broken.push(word[0]);
+  }
+  return broken"""
+
+
+@pytest.mark.of_domains("fleet")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_names_of_a_wide_fleet_break_between_words_only(
+    browser: Browser, width: int, tmp_path: Path
+) -> None:
+    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, Square, grid
+
+    keys = ("northernregioncustomer0011720", "southern9851020", "a")
+    names = tuple(f'fleet_cluster_resource_placement.p["{key}"]' for key in keys)
+    clusters = tuple(f"member-{number}" for number in range(30))
+    squares = {(name, cluster): Square(None, "", "no label") for name in names for cluster in clusters}
+    page = render_html(Plan(), {}, REGISTRIES)
+    drawn = str(element("main", grid(FleetMatrix(names, clusters, squares), "")))
+    (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
+    browser.open(tmp_path / "page.html", width)
+    assert browser.count(".matrix td") == 30
+    assert browser.run(WORDS) == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -573,11 +606,19 @@ resource "nexus_kubernetes_cluster" "c" {
 
 def test_of_many_clusters_those_that_change_stand_out(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(CLUSTERS)
+    page = tmp_path / "clusters.html"
+    new = planned(tmp_path, "-tie-breaks=0")
+    page.write_text(render_html(new.saved.plan, new.sources, REGISTRIES), encoding="utf-8")
+    opened(browser, page)
+    assert browser.text(".legend summary") == "20 clusters"
+    assert "20 clusters: c0..19<" in render_svg(new.saved.plan)
     nexusform(tmp_path, "apply", "-auto-approve", "-tie-breaks=0")
     real = planned(tmp_path, "-tie-breaks=0", "-var=workers=3")
-    page = tmp_path / "clusters.html"
     page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
     opened(browser, page)
+    picture = render_svg(real.saved.plan)
+    assert ">c7 (4)<" in picture
+    assert ">19 more clusters: c0..6,8..19<" in picture
     assert browser.text(".legend > li:first-child") == "c7\nc7 (2 \u2192 4)"
     assert browser.text(".legend summary") == "19 clusters that do not change"
     assert browser.text(".tile p:not(.large)").endswith("Touched: c7.")

@@ -87,7 +87,7 @@ function entry(kind, text, words) {
   return make("li", {}, make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, text), words);
 }
 
-const MOST_NAMED = 16; // clusters of a legend; of more only those that change stand open
+const MOST_NAMED = 16; // clusters of a legend; of more only those that change stand open, where they are no more than that
 
 /** A cluster with its VMs; of one of many that changes, before and after. */
 function clusterEntry(paint, text) {
@@ -110,11 +110,15 @@ function clusterEntries(site, model) {
   const both = (paint) => clusterEntry(paint, `${paint.name} (${count(paint, "before")} \u2192 ${count(paint, "after")})`);
   const first = site.clusters.filter((paint) => changed.has(paint));
   const rest = site.clusters.filter((paint) => !changed.has(paint));
-  if (!rest.length) return first.map(both);
-  const open = rest.some((paint) => filters.cluster === paint.name);
-  const words = first.length ? `${rest.length.toLocaleString("en")} clusters that do not change` : counted(rest.length, "cluster");
-  const folded = make("details", { class: "screen", open }, make("summary", {}, words), make("ul", { class: "legend" }, rest.map(alone)));
-  return [...first.map(both), make("li", { class: "rest" }, folded)];
+  const all = counted(site.clusters.length, "cluster");
+  const changing = first.length > MOST_NAMED ? [foldedClusters(first, rest.length ? `${first.length.toLocaleString("en")} clusters that change` : all, both)] : first.map(both);
+  if (!rest.length) return changing;
+  return [...changing, foldedClusters(rest, first.length ? `${rest.length.toLocaleString("en")} clusters that do not change` : all, alone)];
+}
+
+function foldedClusters(paints, words, entryOf) {
+  const open = paints.some((paint) => filters.cluster === paint.name);
+  return make("li", { class: "rest" }, make("details", { class: "screen", open }, make("summary", {}, words), make("ul", { class: "legend" }, paints.map(entryOf))));
 }
 
 /** Clusters with their VMs, then only those marks that the map bears. */
