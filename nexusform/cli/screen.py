@@ -228,6 +228,7 @@ class PlanningLine:
 
 # By the stages of planning (planning/request.py).
 _PLANNING: Final = {
+    "arguments": "Evaluating {} objects",
     "objects": "Planning {} objects",
     "VMs": "Placing {} VMs",
     "placements": "Placing {} placements",

@@ -53,6 +53,7 @@ class DataValues(Struct, frozen=True):
 class Stage(StrEnum):
     """What planning is at."""
 
+    ARGUMENTS = "arguments"
     OBJECTS = "objects"
     VMS = "VMs"
     PLACEMENTS = "placements"

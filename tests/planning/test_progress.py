@@ -19,6 +19,23 @@ def test_planning_says_how_far_it_came() -> None:
     assert max(done for stage, done, _ in told if stage == "objects") == len(made.plan.changes)
 
 
+def test_arguments_and_objects_have_shares() -> None:
+    told: dict[str, list[tuple[int, int]]] = {"arguments": [], "objects": []}
+
+    def progress(stage: str, done: int, of: int) -> None:
+        told.setdefault(str(stage), []).append((done, of))
+
+    sites = 'resource "nexus_site" "many" {\n  count = 30\n  name = "s${count.index}"\n}\n'
+    good(plan(sites, progress=progress))
+    assert told["arguments"] == [(number, 30) for number in range(1, 31)]
+    assert told["objects"] == [(number, 30) for number in range(1, 31)]
+    told.clear()
+    good(plan(RACKS + sites, progress=progress))
+    for stage in ("arguments", "objects"):
+        assert all(0 < done <= of for done, of in told[stage])
+        assert told[stage][-1][0] == told[stage][-1][1]
+
+
 def test_the_terminal_has_words_for_every_stage() -> None:
     for stage in Stage:
         PlanningLine().came(stage, 412, 706)

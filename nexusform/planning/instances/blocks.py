@@ -66,6 +66,7 @@ class Blocks:
         self.inventory = Inventory()
         self._expanded: dict[ResourceKey, int] = {}
         self._amounts = {"instances": 0, "machines": 0}
+        self._evaluated = 0
         self.checks: list[CheckResult] = []
         self.diagnostics: list[Diagnostic] = []
         self.decided: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
@@ -223,6 +224,10 @@ class Blocks:
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
         """Evaluate an instance's arguments, with the adjustments of a tried way out."""
         problems = argument_evaluation.evaluate(instance, evaluation)
+        self._evaluated += 1
+        expected = self._expected()
+        # Some are evaluated once more when places are known.
+        self.request.progress(Stage.ARGUMENTS, min(self._evaluated, expected), expected)
         for path, value in self._adjusted.get(instance.address, ()):
             assert instance.config is not None
             config = _adjusted(instance.config, path, value)
@@ -309,11 +314,16 @@ class Blocks:
         address = instance.address
         self.decided.setdefault((address.module, address.type, address.name), {})[address.key] = instance
 
+    def _expected(self) -> int:
+        """How many objects there will be, as far as blocks are expanded; each of the others counts once."""
+        return self._amounts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
+
     def keep(self, instance: Instance, evaluation: Evaluation) -> None:
         """Remember an instance: for references, for the inventory, for the plan."""
         self.instances[instance.address] = instance
         self.note(instance)
-        self.request.progress(Stage.OBJECTS, len(self.instances), 0)
+        done = len(self.instances)
+        self.request.progress(Stage.OBJECTS, done, max(done, self._expected()))
         if instance.replaced and instance.type.offer is not None:
             self._replaced_places.add(str((instance.before or {}).get("id")))
         if instance.going or (instance.planned is None and not instance.broken):
