@@ -16,7 +16,7 @@ from nexusform.domains.fleet.scheduling.explanation import (
 from nexusform.domains.fleet.workflow.reasons import PlacementReason
 from nexusform.domains.pods.importers.kubernetes_manifests import Manifest
 from nexusform.json_forms import Form
-from nexusform.plans.plan import PlacementAction, PlacementChange
+from nexusform.plans.plan import PlacementAction
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.rendering.json.json_placements import REFUSAL
 from nexusform.words import form, listed
@@ -35,7 +35,7 @@ def placement_outline(reason: PlacementReason) -> Outline:
     """One placement, or one of its clusters."""
     cluster, explanation = reason.cluster, reason.explanation
     shown = _shown(reason)
-    history = _history(shown, reason.rows, reason.known)
+    history = _history(shown, reason)
     standing = _standing(reason)
     facts = [_policy(explanation), *standing, *_how_picked(explanation), *history, *_drift(reason.drift)]
     sections: list[Section] = []
@@ -100,23 +100,28 @@ def _how_picked(explanation: PlacementExplanation) -> Iterator[str]:
         yield f"Picks are spread, so clusters are picked one by one, each scored anew: {picked}."
         yield "Of the others, scores and ranks are those of the last batch."
     elif not batches and any(cluster.rank is not None for cluster in explanation.clusters):
-        yield "Nothing is picked: what is held stays. Ranks are of the clusters that might come next."
+        yield "No cluster is picked now. Ranks say which of the others would come next."
 
 
-def _history(
-    shown: Sequence[ClusterExplanation],
-    rows: Mapping[str, PlacementChange],
-    known: Mapping[str, tuple[str, int]],
-) -> Iterator[str]:
+def _history(shown: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
     """What this plan does with each cluster, or since when it is held."""
     for cluster in shown:
-        row = rows.get(cluster.cluster)
+        name = cluster.cluster
+        row = reason.rows.get(name)
         if row is not None and (row.action in _WORDS or row.trigger):
             word = _WORDS.get(row.action, "kept")
-            yield f"In this plan {cluster.cluster} is {word} ({row.trigger}): {row.reason}."
-        elif cluster.cluster in known and cluster.binding is not None:
-            trigger, serial = known[cluster.cluster]
-            yield f"{cluster.cluster} holds it since state serial {serial} ({trigger})."
+            if word == "kept" and cluster.held and cluster.refusals:
+                yield f"In this plan {name} stays ({row.trigger}) although {_missed(cluster)}: {reason.kept}."
+            else:
+                yield f"In this plan {name} is {word} ({row.trigger}): {row.reason}."
+        elif name in reason.known and cluster.binding is not None:
+            trigger, serial = reason.known[name]
+            yield f"{name} holds it since state serial {serial} ({trigger})."
+
+
+def _missed(cluster: ClusterExplanation) -> str:
+    """What the first rule that refuses a cluster saw there, else its own words."""
+    return "; ".join(cluster.observed) or cluster.refusals[0].reason
 
 
 def _drift(drift: PolicyDrift) -> Iterator[str]:
@@ -192,9 +197,9 @@ def _short_verdict(cluster: ClusterExplanation) -> str:
     if cluster.refusals:
         reported = cluster.refusals[0]
         further = f" (and {len(cluster.refusals) - 1} more)" if len(cluster.refusals) > 1 else ""
-        refused = f"{reported.rule}: {'; '.join(cluster.observed) or reported.reason}{further}"
+        refused = f"{reported.rule}: {_missed(cluster)}{further}"
     if cluster.held:
-        return f"held; today {refused}" if refused else "held"
+        return f"held; would be refused today by {refused}" if refused else "held"
     if cluster.picked:
         return "picked"
     if refused:
@@ -204,14 +209,16 @@ def _short_verdict(cluster: ClusterExplanation) -> str:
 
 def _verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """What every rule says of one cluster, and its rank."""
-    lines = [cluster.reported] if cluster.reported else []
-    lines += [f"{refusal.rule} refuses: {refusal.reason}" for refusal in cluster.refusals]
+    # What the hub said when it picked a cluster is no answer to why it would not do so today.
+    lines = [cluster.reported] if cluster.reported and not (cluster.held and cluster.refusals) else []
+    if cluster.held:
+        lines.append("It is held already: what holds a placement is not scheduled again.")
+    verb = "would refuse it today" if cluster.held else "refuses"
+    lines += [f"{refusal.rule} {verb}: {refusal.reason}" for refusal in cluster.refusals]
     lines += [f"  {each}" for each in cluster.observed]
     if not cluster.refusals:
         lines.append("No rule refuses it.")
-    if cluster.held:
-        lines.append("It is held already: what holds a placement is not scheduled again.")
-    elif cluster.batch is not None and len(explanation.batches) > 1:
+    if not cluster.held and cluster.batch is not None and len(explanation.batches) > 1:
         lines.append(f"Picked in batch {cluster.batch} of {len(explanation.batches)}.")
     if cluster.rank is not None and not cluster.held:
         margin = _margin(cluster)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nexusform.address import Address
 from nexusform.domains.fleet.planning.overrides import Rendered, opened
 from nexusform.domains.fleet.planning.placement import PlacementPlan
+from nexusform.domains.fleet.planning.rows import why_kept
 from nexusform.domains.fleet.scheduling import explanation as fleet_explanation
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.fleet.scheduling.explanation import PlacementExplanation, PolicyDrift
@@ -33,7 +34,7 @@ class PlacementReason(Struct, frozen=True):
     (trigger, serial), both by cluster. `objects` are those of the cluster's snapshot and `rendered` what it
     has of them (both empty where values among them are sensitive); `failures` say why overriding fails, by
     cluster. `given_up` are the clusters whose binding is Unscheduled and still there; `fulfilled`: it has all
-    the clusters that its policy asks for.
+    the clusters that its policy asks for. `kept` is why it does not leave what it would not pick today.
     """
 
     address: Address
@@ -47,6 +48,7 @@ class PlacementReason(Struct, frozen=True):
     failures: Mapping[str, str] = field(default_factory=dict)
     given_up: tuple[str, ...] = ()
     fulfilled: bool = True
+    kept: str = ""
 
 
 def placement_reason(
@@ -69,6 +71,7 @@ def placement_reason(
         {name: note for name, note in notes.items() if note is not None},
         given_up=tuple(binding.cluster for binding in placement.held if binding.cluster not in held),
         fulfilled=placement.scheduled.fulfilled,
+        kept=why_kept(placement),
     )
     if secret:
         return reason

@@ -19,6 +19,7 @@ from nexusform.domains.fleet.scheduling.roster import Roster
 from nexusform.domains.fleet.scheduling.snapshots import next_snapshot
 from nexusform.domains.fleet.workflow.reasons import PlacementReason
 from nexusform.kubernetes.matching import Taint
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.outline import Outline
 
 P = parse_address("fleet_cluster_resource_placement.p")
@@ -76,3 +77,29 @@ def test_the_document_has_every_verdict() -> None:
     assert by_name["smartfish"]["preferences"][0]["share"] == "88.89 %"
     assert by_name["jumpingcat"]["margin"]["decided_by"] == "affinity"
     assert document["last_picked"] == "smartfish"
+
+
+def test_what_is_held_and_would_be_refused_today_is_said_without_a_contradiction() -> None:
+    held = tuple(Binding(name, BindingState.BOUND, 0, 0, 0) for name in ("bravelion", "smartfish"))
+    fleet = Roster([*FLEET.members[:1], Member("smartfish", taints=(Taint("x"),), properties={COST: "0.2"})])
+    snapshot = next_snapshot(None, SORTED)
+    explanation = explain(held, fleet, SORTED, snapshot)
+    place = Binding("smartfish", BindingState.BOUND, 0, 0, 0)
+    row = PlacementChange(P, "binding", "smartfish", PlacementAction.KEEP, place, place, "taint_added", "r")
+    told = placement_outline(
+        PlacementReason(
+            P,
+            "smartfish",
+            explanation,
+            drift(held, fleet, SORTED, snapshot),
+            rows={"smartfish": row},
+            kept="a fulfilled PickN is not re-evaluated",
+        )
+    )
+    said = [line for section in told.sections for line in section.lines]
+    assert not any("Successfully scheduled" in line for line in said)
+    assert said[0] == "It is held already: what holds a placement is not scheduled again."
+    assert said[1].startswith("taint_toleration would refuse it today: taint &{Key:x")
+    (fact,) = [fact for fact in told.facts if fact.startswith("In this plan")]
+    assert fact.startswith("In this plan smartfish stays (taint_added) although taint &{Key:x")
+    assert fact.endswith(": a fulfilled PickN is not re-evaluated.")
