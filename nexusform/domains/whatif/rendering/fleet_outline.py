@@ -149,7 +149,7 @@ def _others(simulation: FleetSimulation, shown: int) -> tuple[str, ...]:
 
 def _placement_row(placement: PlacementOutcome) -> Row:
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
-    clusters = f"{count_before} -> {count_after}" if _touched(placement) else str(count_after)
+    clusters = f"{count_before:,} -> {count_after:,}" if _touched(placement) else f"{count_after:,}"
     state = "" if placement.after.fulfilled else "not fulfilled"
     if not placement.after.fulfilled and not placement.before.fulfilled:
         state = "not fulfilled, as before"
@@ -264,16 +264,24 @@ def _room(simulation: FleetSimulation) -> Iterator[Section]:
         member for member in simulation.members if member.name in touched or member.before != member.after
     ]
     untouched = len(simulation.members) - len(shown)
-    fixed = [member.name for member in shown if not member.derived and member.after is not None]
+    bare = [member.name for member in shown if not any(_room_row(member).cells[1:])]
+    rows = tuple(_room_row(member) for member in shown if member.name not in bare)
+    fixed = [
+        member.name
+        for member in shown
+        if not member.derived and member.after is not None and member.name not in bare
+    ]
     lines = []
     if fixed:
         lines.append(
             f"{listed(fixed, 4)}: given figures, which stay as they are. Without nodes the pods that come "
             "are not predicted."
         )
+    if bare:
+        lines.append(f"Nothing is known of cpu and memory on {listed(bare, 4)}.")
     if untouched:
         lines.append(f"{counted(untouched, 'other member')} {form(untouched, 'stays', 'stay')} as before.")
-    table = Table(("member", "cpu", "memory"), tuple(_room_row(member) for member in shown))
+    table = Table(("member", "cpu", "memory"), rows) if rows else None
     yield Section("Room: available of allocatable", tuple(lines), table=table)
 
 

@@ -424,6 +424,14 @@ def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
     assert why.lines[0].startswith("p leaves c4, with or without this: ")
 
 
+def test_a_member_of_which_no_figures_are_known_has_no_row_of_room(two_of_four: State) -> None:
+    outlined = fleet_outline(simulated(two_of_four, leave="c4"), "")
+    room = next(part for part in outlined.sections if part.title.startswith("Room"))
+    assert room.table is not None
+    assert [row.cells for row in room.table.rows] == [("c4", "gone", "gone")]
+    assert "Nothing is known of cpu and memory on c2." in room.lines
+
+
 def test_the_verdict_counts_in_words_that_fit(two_of_four: State) -> None:
     assert fleet_outline(simulated(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
     second = placement(pick_n(2)).replace('"p"', '"q"')
