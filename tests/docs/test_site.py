@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from tests.rendering.browser import CHROMIUM, DRIVER, MISSING, Browser
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "packaging" / "site.py"
@@ -93,3 +99,35 @@ def test_no_page_asks_another_host(build: Path) -> None:
     """The theme asks api.github.com for the stars of a repository that a page names in its head."""
     for page in (build / "site").rglob("*.html"):
         assert 'data-md-component="source"' not in page.read_text(encoding="utf-8"), page
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+def test_a_browser_asks_no_other_host(build: Path) -> None:
+    """The theme knows how to ask a code host for stars; the browser tells what was asked for."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(build / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        home = f"http://127.0.0.1:{server.server_port}/"
+        browser = Browser()
+        try:
+            for page in ("index.html", "docs/index.html", "docs/reference/types.html"):
+                browser.visit(home + page)
+                browser.wait_for("document.readyState === 'complete'")
+                asked = browser.run(
+                    "return performance.getEntriesByType('resource').map((each) => each.name)"
+                )
+                assert len(asked) > 2
+                assert [address for address in asked if not address.startswith(home)] == []
+        finally:
+            browser.close()
+            server.shutdown()
+
+
+def test_the_landing_page_has_three_doors_with_a_picture_each(build: Path) -> None:
+    text = (build / "site" / "index.html").read_text(encoding="utf-8")
+    doors = text.partition("You run a Nexus site")[2].partition("The worked example")[0]
+    assert [Path(link).name for link in re.findall(r'<img[^>]* src="([^"]+)"', doors)] == [
+        "page.webp",
+        "predict.svg",
+        "fleet.webp",
+    ]
