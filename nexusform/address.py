@@ -124,6 +124,11 @@ class AddressPattern(Struct, frozen=True):
         return str(Address(self.module, self.mode or "managed", self.type, self.name, self.key))
 
 
+def moved_block(old: str, new: str) -> str:
+    """The `moved` block from one address to another, as a configuration has it."""
+    return f"moved {{\n  from = {old}\n  to   = {new}\n}}"
+
+
 def _module_matches(pattern: ModulePath, path: ModulePath, *, exact: bool) -> bool:
     if len(path) < len(pattern) or (exact and len(path) != len(pattern)):
         return False

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from nexusform.address import moved_block
 from nexusform.configuration.loader import NATIVE
 from nexusform.language.parser import parse_file
 from nexusform.language.references import traversals
@@ -271,4 +272,4 @@ def _moved(module: ModuleText, old: Symbol, new: Symbol) -> TextChange:
 def moved_after(block: Block, old: str, new: str) -> TextChange:
     """A `moved` block after another block."""
     path, end = block.span.filename, block.span.end.byte
-    return TextChange(Range(path, end, end), f"\n\nmoved {{\n  from = {old}\n  to   = {new}\n}}")
+    return TextChange(Range(path, end, end), f"\n\n{moved_block(old, new)}")

@@ -5,11 +5,12 @@ keeps what stands.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from textwrap import indent
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.address import Address
+from nexusform.address import Address, moved_block
 from nexusform.diagnostics import Diagnostic, Problem, Severity
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
@@ -119,8 +120,8 @@ def _advice(instance: Instance, old: str, new: str, count: int) -> Diagnostic:
     which = old if count == 1 else f"{old} ({counted(count, 'instance')})"
     text = (
         f"{which} goes, and {new} comes, which is written alike. If it only has another name now, this keeps "
-        f"what stands:\n\n  moved {{\n    from = {old}\n    to   = {new}\n  }}"
+        f"what stands:\n\n{indent(moved_block(old, new), '  ')}"
     )
-    brief = f"{new}: is {old} under another name? A moved block keeps what stands"
+    brief = f"{new}: is {old} under another name? This keeps what stands"
     advice = instance.problem(Problem((), RENAMED, text, Severity.WARNING, brief=brief))
     return replace(advice, extra={"moved": {"from": old, "to": new}})

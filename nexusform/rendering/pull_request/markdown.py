@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from textwrap import indent
 from typing import Final
 
 from msgspec.structs import replace
@@ -188,7 +190,7 @@ def _in_order(plan: Plan) -> list[Diagnostic]:
 
 
 def _rule_line(rule: SeparationVerdict) -> str:
-    count = f", violations: {len(rule.violations)}" if rule.violations else ""
+    count = f", violations: {len(rule.violations):,}" if rule.violations else ""
     return f"- {code(str(rule.address))} ({plain(rule.enforcement)}) holds {plain(rule.holds)}{count}"
 
 
@@ -299,12 +301,18 @@ def finding_lines(entries: Sequence[Entry], origin: CodeOrigin) -> list[str]:
     whom the others are.
     """
     told, others = few_of_each(entries)
-    lines = [_finding_line(entry, origin) for entry in told]
+    lines = list(chain.from_iterable(_entry_lines(entry, origin) for entry in told))
     for kind, alike in others.items():
         subjects = subjects_of(alike)
         whose = f": {plain(instances_text(subjects, _NAMED_ALIKE))}" if subjects else ""
         lines.append(f"- {len(alike):,} more {plain(kind)}{whose}")
     return lines
+
+
+def _entry_lines(entry: Entry, origin: CodeOrigin) -> list[str]:
+    """What it says, and below it what it proposes to write."""
+    said = _finding_line(entry, origin)
+    return [said, *indent(fenced(entry.write, "hcl"), "  ").splitlines()] if entry.write else [said]
 
 
 def _finding_line(entry: Entry, origin: CodeOrigin) -> str:

@@ -218,7 +218,7 @@ def _spread(pool: PlacementTable) -> str:
     racks: dict[int, list[str]] = {}
     for rack, number in pool.actual_vms_per_rack.items():
         racks.setdefault(number, []).append(rack)
-    texts = [f"{number} on {names_text(racks[number])}" for number in sorted(racks, reverse=True)]
+    texts = [f"{number:,} on {names_text(racks[number])}" for number in sorted(racks, reverse=True)]
     return f"{'; '.join(texts)}{_expected(pool)}"
 
 
@@ -229,7 +229,7 @@ def _expected(pool: PlacementTable) -> str:
     if as_expected:
         return ""
     count = pool.expected_racks
-    return f" (expected {either_text(pool.expected_vms_per_rack)} on {count} {form(count, 'rack')})"
+    return f" (expected {either_text(pool.expected_vms_per_rack)} on {count:,} {form(count, 'rack')})"
 
 
 def unexpected_pools(report: Report) -> list[str]:
@@ -383,6 +383,7 @@ def _hardware_ids(rows: Iterable[PlacementChange]) -> Iterable[str]:
 
 
 _SITES: Final = 3  # that have a table in sight
+_FEW_NAMES: Final = 4  # of sites with the same room
 
 
 def room_lines(sites: Sequence[str], rows: Sequence[RoomRow]) -> list[str]:
@@ -429,16 +430,22 @@ def _cells(row: RoomRow, number: int) -> list[str]:
 
 
 def all_rooms(overview: Overview) -> str:
-    """Where some of the sites only have a table: all of them, as text."""
+    """Where some of the sites only have a table: all of them, as text; those with as much room as before, and
+    as much as one another, under one heading.
+    """
     if len(overview.sites) <= _SITES:
         return ""
-    lines = []
+    changed: list[str] = []
+    kept: dict[tuple[str, ...], list[str]] = {}
     for number, site in enumerate(overview.sites):
-        lines.append(f"{site}:")
-        for row in overview.room:
-            before, after = row.values[number]
-            lines.append(f"  {row.label}: {before} -> {after}")
-    return "\n".join(lines)
+        figures = [(row.label, *row.values[number]) for row in overview.room]
+        if _changes(overview.room, number):
+            changed += [f"{site}:", *(f"  {label}: {before} -> {after}" for label, before, after in figures)]
+        else:
+            kept.setdefault(tuple(f"  {label}: {after}" for label, _, after in figures), []).append(site)
+    for same, names in kept.items():
+        changed += [f"{names_text(names, _FEW_NAMES)}, as before:", *same]
+    return "\n".join(changed)
 
 
 _STEPS: Final = 20

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from nexusform.address import moved_block
 from nexusform.diagnostics import Diagnostic
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
@@ -51,7 +52,7 @@ def _weight(finding: Finding) -> tuple[int, bool, bool]:
 class Entry(Struct, frozen=True):
     """Diagnostics that say the same: of whom (`subjects`, "" where it is said of nobody), what, and where.
 
-    `places` are `file:line`.
+    `places` are `file:line`; `write` is configuration that it proposes, "" where it proposes none.
     """
 
     level: Level
@@ -59,6 +60,7 @@ class Entry(Struct, frozen=True):
     subjects: tuple[str, ...]
     text: str
     places: tuple[str, ...]
+    write: str = ""
 
 
 class Entries(Struct, frozen=True):
@@ -108,16 +110,23 @@ def subjects_of(entries: Iterable[Entry]) -> list[str]:
 
 def _entries(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
     """One entry for those that say the same of different objects."""
-    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (id, text) -> (subject, place) of each
+    # (id, text, what is proposed) -> (subject, place) of each
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
         subject, text = _said(warning)
-        groups.setdefault((warning.id, text), []).append((subject, place_of(warning.subject)))
+        group = warning.id, text, _proposed(warning)
+        groups.setdefault(group, []).append((subject, place_of(warning.subject)))
     entries: list[Entry] = []
-    for (kind, text), uses in groups.items():
+    for (kind, text, write), uses in groups.items():
         subjects = tuple(dict.fromkeys(subject for subject, _ in uses if subject))
         places = tuple(dict.fromkeys(place for _, place in uses if place))
-        entries.append(Entry(level_of_warning(kind), kind, subjects, text, places))
+        entries.append(Entry(level_of_warning(kind), kind, subjects, text, places, write))
     return tuple(sorted(entries, key=lambda entry: entry.level.order))
+
+
+def _proposed(warning: Diagnostic) -> str:
+    moved = warning.extra.get("moved")
+    return moved_block(moved["from"], moved["to"]) if moved else ""
 
 
 def _said(warning: Diagnostic) -> tuple[str, str]:

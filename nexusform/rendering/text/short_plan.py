@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from textwrap import indent
 from typing import Final
 
 from msgspec import Struct, field
@@ -16,7 +17,7 @@ from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics import Severity
 from nexusform.plans.plan import Mode, Plan
 from nexusform.ports import Registries
-from nexusform.rendering.notation.colours import Painter, columns, harmless, pad, wrap
+from nexusform.rendering.notation.colours import Painter, columns, harmless, indented, pad, wrap
 from nexusform.rendering.notation.hcl_text import attribute_name
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import Difference, NodeKind
@@ -97,10 +98,10 @@ def _site_lines(rows: Sequence[SiteRow], width: int, paint: Painter) -> list[str
     figures = max(len(row.delta) for row in changed)
     lines = [paint("Sites:", "bold")]
     for row in changed:
-        line = f"  {pad(row.name, names)}  VMs {row.delta.ljust(figures)}  {row.words}"
-        lines += wrap(line.rstrip(), width)
+        label = f"  {pad(row.name, names)}  VMs {row.delta.ljust(figures)}"
+        lines += hanging(label, row.words, columns(label) + 2, width)
     for sentence in other_sites(rows):
-        lines += wrap(f"  {sentence}", width)
+        lines += indented(f"  {sentence}", 4, width)
     return lines
 
 
@@ -164,7 +165,7 @@ def _entry_lines(report: ShortReport, width: int, paint: Painter) -> list[str]:
         lines += entry_lines(entry, width, paint)
     if len(advice) > _MOST_ADVICE:
         hidden = names_text(entry.id for entry in advice[_MOST_ADVICE:])
-        lines += hanging("i", f"{len(advice) - _MOST_ADVICE} more: {hidden}", 2, width)
+        lines += hanging("i", f"{len(advice) - _MOST_ADVICE:,} more: {hidden}", 2, width, gap=1)
     said = [f"{entry.id} {names_text(entry.subjects)}".rstrip() for entry in report.entries.standing]
     # Once for all that are about nobody.
     standing = list(dict.fromkeys(said))
@@ -181,41 +182,46 @@ def _failing_lines(failing: Sequence[Entry], width: int, paint: Painter) -> list
     for kind, entries in others.items():
         subjects = subjects_of(entries)
         text = f"{len(entries):,} more: {kind} {instances_text(subjects, len(subjects))}".rstrip()
-        lines += cut(hanging(paint("!", "bold", "red"), harmless(text), 2, width), _MOST_LINES, width)
+        lines += cut(hanging(paint("!", "bold", "red"), harmless(text), 2, width, gap=1), _MOST_LINES, width)
     return lines
 
 
 def entry_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
-    """`! no-surge-room  cluster-d/pool1: an upgrade would fail ...  clusters.nf.hcl:73`, at most three lines.
+    """`! no-surge-room  cluster-d/pool1: an upgrade would fail ...  clusters.nf.hcl:73`, at most three lines,
+    then what it proposes to write.
 
     Of a longer text as many whole thoughts as fit. What fails names all of whom it speaks, on further lines
     where three do not do.
     """
+    return [*_told_lines(entry, width, paint), *indent(harmless(entry.write), "    ").splitlines()]
+
+
+def _told_lines(entry: Entry, width: int, paint: Painter) -> list[str]:
     fails = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if fails else paint(_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(harmless(entry.id), 'bold')}"
     most_subjects = max(len(entry.subjects), _FEW_SUBJECTS) if fails else _FEW_SUBJECTS
     subjects = harmless(names_text(entry.subjects, most_subjects))
     place = harmless(_places(entry.places))
-    indent = _ID_COLUMNS if columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID
-    most = _MOST_LINES + (columns(subjects) // (width - indent) if fails else 0)
+    column = _ID_COLUMNS if columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID
+    most = _MOST_LINES + (columns(subjects) // (width - column) if fails else 0)
     lines: list[str] = []
     for text in whole_thoughts(harmless(entry.text)):
-        lines = _said(label, subjects, text, indent, width)
-        placed = _with_place(lines, place, indent, width)
+        lines = _said(label, subjects, text, column, width)
+        placed = _with_place(lines, place, column, width)
         if len(placed) <= most:
             return placed
     return _with_place_cut_in(cut(lines, most, width), place, width)
 
 
-def _said(label: str, subjects: str, text: str, indent: int, width: int) -> list[str]:
+def _said(label: str, subjects: str, text: str, column: int, width: int) -> list[str]:
     """What is said of whom beside its id; below an id that is too long for that, of whom beside it still."""
     whole = f"{subjects}: {text}" if subjects else text
-    if indent == _ID_COLUMNS:
-        return hanging(label, whole, indent, width)
+    if column == _ID_COLUMNS:
+        return hanging(label, whole, column, width)
     if subjects and columns(label) + columns(subjects) + 3 <= width:
-        return [f"{label}  {subjects}:", *hanging("", text, indent, width)]
-    return [label, *hanging("", whole, indent, width)]
+        return [f"{label}  {subjects}:", *hanging("", text, column, width)]
+    return [label, *hanging("", whole, column, width)]
 
 
 def _places(places: Sequence[str]) -> str:
@@ -231,7 +237,7 @@ def _places(places: Sequence[str]) -> str:
     return ", ".join(texts)
 
 
-def _with_place(lines: list[str], place: str, indent: int, width: int) -> list[str]:
+def _with_place(lines: list[str], place: str, column: int, width: int) -> list[str]:
     """The last line ends with the place, to the right; a line of its own where there is no room."""
     if not place:
         return lines
@@ -239,7 +245,7 @@ def _with_place(lines: list[str], place: str, indent: int, width: int) -> list[s
     gap = width - columns(last) - columns(place)
     if gap >= 2:
         return [*most, f"{last}{' ' * min(gap, 4)}{place}"]
-    return [*lines, f"{' ' * indent}{place}"]
+    return [*lines, f"{' ' * column}{place}"]
 
 
 def _with_place_cut_in(lines: list[str], place: str, width: int) -> list[str]:
@@ -290,6 +296,8 @@ def next_step(report: ShortReport, options: PlanTextOptions) -> str:
 
 # of one object
 _MOST_FOLDS: Final = 80
+_SYMBOL: Final = 6  # columns that a symbol and the gaps around a label take
+_FEWEST_BESIDE: Final = 30  # for words beside a label; of one that leaves less they stand below
 _MOST_OUTPUTS: Final = 20
 _MOST_OUTPUT_LINES: Final = 3
 _URGENT: Final = ("-", "-/+", "+/-", ".")
@@ -301,24 +309,25 @@ def object_lines(folds: Sequence[ObjectFold], width: int, paint: Painter) -> lis
     if len(shown) > _MOST_FOLDS:
         shown.sort(key=lambda fold: fold.symbol not in _URGENT)
         shown = shown[:_MOST_FOLDS]
-    longest = max((columns(harmless(fold.label)) for fold in shown), default=0)
-    indent = min(longest, width // 2) + 6
+    labels = [columns(harmless(fold.label)) for fold in shown]
+    beside = [label for label in labels if label <= width - _SYMBOL - _FEWEST_BESIDE]
+    column = max(beside, default=0) + _SYMBOL
     lines: list[str] = []
     for fold in shown:
-        lines += _fold(fold, indent, width, paint)
+        lines += _fold(fold, column, width, paint)
     hidden = sum(len(fold.rows) for fold in folds) - sum(len(fold.rows) for fold in shown)
     if hidden:
         lines.append(f"    and {counted(hidden, 'more object')}; -details shows each.")
     return lines
 
 
-def _fold(fold: ObjectFold, indent: int, width: int, paint: Painter) -> list[str]:
+def _fold(fold: ObjectFold, column: int, width: int, paint: Painter) -> list[str]:
     """`  + nexus_rack.rack["1".."8"]      rack1..8, 16 machines each, bom-1.7.3`."""
     label = f"{head_symbol(fold.symbol, paint)}{harmless(fold.label)}"
     words = ", ".join(word for word in fold.words if word)
     if fold.name:
         words = f"{fold.name}: {words}" if words else fold.name
-    return cut(hanging(label, harmless(words), indent, width), _MOST_LINES + 1, width)
+    return cut(hanging(label, harmless(words), column, width), _MOST_LINES + 1, width)
 
 
 def short_output_lines(outputs: Sequence[Difference], width: int, paint: Painter) -> list[str]:

@@ -2,10 +2,55 @@
 
 from __future__ import annotations
 
+from nexusform.planning.conclusion.room_left import with_room
+from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.report.site_rows import SiteRow, other_sites
+from nexusform.rendering.text.short_plan import PlanTextOptions
+from nexusform.rendering.text.terminal import render_plan
+from tests.planning.harness import all_types, good, plan, state_of
+
+SITES = """
+locals {{
+  names = [for n in [1, 2, 3, 4, 5, 6, 7, 8, 9] : "location-${{n}}"]
+}}
+resource "nexus_site" "s" {{
+  for_each = toset(local.names)
+  name     = each.key
+}}
+resource "nexus_rack" "r" {{
+  for_each      = nexus_site.s
+  site_id       = each.value.id
+  name          = "rack1"
+  machine_count = 3
+}}
+resource "nexus_kubernetes_cluster" "core" {{
+  for_each           = nexus_site.s
+  site_id            = each.value.id
+  name               = "core"
+  kubernetes_version = "1.31.2"
+  control_plane {{
+    count       = each.key == "location-3" ? {here} : 1
+    vm_sku_name = "NC_G12_56_v1"
+  }}
+  depends_on = [nexus_rack.r]
+}}
+"""
 
 
 def test_sites_that_stay_are_named_as_people_count() -> None:
     rows = [SiteRow(f"par{number}", before=9, after=9) for number in range(40, 0, -1)]
     (told,) = other_sites(rows)
     assert told.startswith("40 sites unchanged: par1, par2, par3, ")
+
+
+def test_sites_that_stay_are_folded_within_the_width_and_by_their_room() -> None:
+    stands = state_of(SITES.format(here=1))
+    made = with_room(good(plan(SITES.format(here=3), stands)), all_types()).plan
+    text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
+    assert "8 sites unchanged: location-1, location-2," in text
+    assert max(map(len, text.split("\n"))) <= 80
+    _, _, rooms = render_markdown(made, {}, all_types()).partition("Room of every site")
+    rooms = rooms.partition("</details>")[0]
+    assert rooms.count("that fit: ") == 2
+    assert "location-3:" in rooms
+    assert "location-1,2,4..9, as before:" in rooms

@@ -27,7 +27,7 @@ resource "fleet_cluster_resource_placement" "p" {{
 
 
 @pytest.mark.parametrize(
-    ("count", "told", "more"), [(12, 12, ""), (40, 3, "!  37 more: selector-selects-nothing placement-3..39")]
+    ("count", "told", "more"), [(12, 12, ""), (40, 3, "! 37 more: selector-selects-nothing placement-3..39")]
 )
 def test_the_first_few_and_of_whom_the_others_are(
     count: int,
