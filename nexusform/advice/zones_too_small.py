@@ -25,10 +25,12 @@ def rule(facts: Facts) -> list[Diagnostic]:
         have, zones = counted(inside, "machine"), listed(sorted(pool.zones), NAMED)
         detail = (
             f"The zones {zones} have {have} that take new VMs, and {pool.pool} of {pool.cluster} has "
-            f"{pool.count} VMs: some machines must house several, and they fail together. "
+            f"{pool.count:,} VMs: some machines must house several, and they fail together. "
             f"{_gain(pool, site, wider, enough, facts)}"
         )
-        brief = f"{pool.cluster}/{pool.pool}: {pool.count} VMs on {have} of the zones {zones}: some share one"
+        brief = (
+            f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {have} of the zones {zones}: some share one"
+        )
         findings.append(finding(ID, detail, pool, pool.zones_span, brief=brief))
     return findings
 

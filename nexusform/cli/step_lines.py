@@ -74,11 +74,11 @@ class StepLines:
         misses, hits = outcome.applied.misses, outcome.applied.hits
         if not misses:
             if hits:
-                self._screen.out(f"{hits} of {hits} predictions came true.")
+                self._screen.out(f"{hits:,} of {hits:,} predictions came true.")
             return
         word = form(len(misses), "prediction")
-        came_true = f", {hits} came true" if hits else ""
-        self._screen.out(f"{len(misses)} {word} missed{came_true}:")
+        came_true = f", {hits:,} came true" if hits else ""
+        self._screen.out(f"{len(misses):,} {word} missed{came_true}:")
         for miss in misses[:_MOST_MISSES]:
             self._miss(miss)
         if len(misses) > _MOST_MISSES:

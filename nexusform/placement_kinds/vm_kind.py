@@ -67,7 +67,7 @@ def _many(places: Sequence[Placement]) -> str:
     for rack, text in texts.items():
         racks_by_text.setdefault(text, []).append(rack)
     if len(racks_by_text) == 1:
-        return f"{next(iter(racks_by_text))} in each of {len(texts)} racks"
+        return f"{next(iter(racks_by_text))} in each of {len(texts):,} racks"
     ordered = sorted(racks_by_text, key=natural)
     return "; ".join(f"{text} in {_rack_names(racks_by_text[text])}" for text in ordered)
 
@@ -84,13 +84,13 @@ def _on_machines(machines: Sequence[str]) -> str:
     """`4 machines`, or `5 VMs on 4 machines`: `machines` has an entry per VM."""
     different = len(set(machines))
     text = f"{different} {form(different, 'machine')}"
-    return text if len(machines) == different else f"{len(machines)} VMs on {text}"
+    return text if len(machines) == different else f"{len(machines):,} VMs on {text}"
 
 
 def _rack_names(racks: Sequence[str]) -> str:
     """`each of rack1, rack2`; many racks are counted."""
     if len(racks) > 2 * MOST_RACKS:
-        return f"each of {len(racks)} racks"
+        return f"each of {len(racks):,} racks"
     names = ", ".join(racks)
     return f"each of {names}" if len(racks) > 1 else names
 

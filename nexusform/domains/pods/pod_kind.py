@@ -76,12 +76,12 @@ def _many(places: Sequence[PodPlace]) -> str:
             counts[place.machine or place.node] += 1
         else:
             without[place.word] += 1
-    texts = [f"{machine}: {count}" for machine, count in sorted(counts.items())]
+    texts = [f"{machine}: {count:,}" for machine, count in sorted(counts.items())]
     if len(texts) > MOST_NAMES:
         low, high = min(counts.values()), max(counts.values())
         per_machine = f"{low}" if low == high else f"{low} to {high}"
-        texts = [f"{per_machine} on each of {len(counts)} machines"]
-    texts += [f"{count} {state}" for state, count in sorted(without.items())]
+        texts = [f"{per_machine} on each of {len(counts):,} machines"]
+    texts += [f"{count:,} {state}" for state, count in sorted(without.items())]
     return ", ".join(texts)
 
 

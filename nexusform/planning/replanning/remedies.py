@@ -298,7 +298,7 @@ def _zones_way(pinned: Sequence[Unplaced], added: Sequence[str], plan: Plan) -> 
             {"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones}
         )
     moved = moved_vms(plan, "zones_changed")
-    cost = f" {moved} VMs that stand are re-placed by it." if moved else ""
+    cost = f" {moved:,} VMs that stand are re-placed by it." if moved else ""
     # An upgrade re-places them as well, but batch by batch.
     at_once = sum(unplaced.standing for unplaced in pinned if unplaced.surge)
     if at_once:
@@ -351,7 +351,7 @@ def _all_fit(pools: Sequence[Unplaced]) -> str:
     if len(pools) > 1:
         return "everything fits"
     count = len(pools[0].pool.numbers)
-    return f"all {count} fit" if count > 1 else "it fits"
+    return f"all {count:,} fit" if count > 1 else "it fits"
 
 
 # --- another order -----------------------------------------------------------------------------

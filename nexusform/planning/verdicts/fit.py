@@ -137,11 +137,13 @@ def _error(vms: VmObject, pool: PoolDemand, shortage: Shortage, hidden: str) -> 
     assert vms.asked.demand is not None
     of_pool = "/".join(filter(None, (vms.asked.demand.cluster, pool.pool)))
     brief = f"{of_pool} does not fit"
-    headline = f"{total} x {pool.sku.name} do not fit: {placed} of {total} placed"
+    headline = f"{total:,} x {pool.sku.name} do not fit: {placed:,} of {total:,} placed"
     reason = shortage.reason
     if _is_upgrade(vms, pool):
         brief = f"the upgrade of {brief}"
-        headline = f"The upgrade of {of_pool} does not fit: {placed} of {total} x {pool.sku.name} re-placed"
+        headline = (
+            f"The upgrade of {of_pool} does not fit: {placed:,} of {total:,} x {pool.sku.name} re-placed"
+        )
         reason = f"{_batches(pool)} {reason}"
     return error(
         DOES_NOT_FIT,

@@ -402,9 +402,9 @@ def refusal_text(verdict: SeparationVerdict) -> str:
 
 def _how_often(verdict: SeparationVerdict) -> str:
     if verdict.holds == "never":
-        in_runs = f", neither in the plan nor in any of {verdict.runs} tie-breaks" if verdict.runs else ""
+        in_runs = f", neither in the plan nor in any of {verdict.runs:,} tie-breaks" if verdict.runs else ""
         return f"does not hold{in_runs}"
-    return f"holds only sometimes: in {verdict.held} of {verdict.runs} tie-breaks"
+    return f"holds only sometimes: in {verdict.held:,} of {verdict.runs:,} tie-breaks"
 
 
 def _where(verdict: SeparationVerdict) -> str:

@@ -19,7 +19,7 @@ def advice_outline(findings: Sequence[Diagnostic], origin: str) -> Outline:
     if not findings:
         return Outline(title, "No advice: every rule is content.", bad=False)
     by_rule = Counter(finding.id for finding in findings)
-    counts = ", ".join(f"{rule} ({count})" for rule, count in sorted(by_rule.items()))
+    counts = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(by_rule.items()))
     rows = tuple(Row((finding.id, _where(finding), finding.address)) for finding in findings)
     table = Section("Findings", table=Table(("rule", "at", "resource"), rows))
     details = [
@@ -47,7 +47,7 @@ def render_advice(
         return "No advice: every rule is content with this configuration.\n"
     boxes = "".join(render_diagnostic(finding, files, colour=colour, width=width) for finding in findings)
     by_rule = Counter(finding.id for finding in findings)
-    counts = ", ".join(f"{harmless(rule)}: {count}" for rule, count in sorted(by_rule.items()))
-    closing = Painter(colour)(f"{len(findings)} {form(len(findings), 'finding')}", "bold")
+    counts = ", ".join(f"{harmless(rule)}: {count:,}" for rule, count in sorted(by_rule.items()))
+    closing = Painter(colour)(f"{len(findings):,} {form(len(findings), 'finding')}", "bold")
     hint = "Silence a rule by `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
     return f"{boxes}\n{closing} ({counts}).\n{hint}\n"

@@ -88,7 +88,7 @@ def _filters(explanation: Explanation) -> list[str]:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
     lines: list[str] = []
-    total = f"{explanation.total_machines} machines"
+    total = f"{explanation.total_machines:,} machines"
     for line, texts in clauses.items():
         opening = [] if lines else [total]
         lines.append(_step(line[0], line[2:], ", ".join([*opening, *texts])))
@@ -172,7 +172,7 @@ def _refusals(explanation: Explanation, *, every: bool) -> list[str]:
         return []
     lines = [f"  refused: {shown[0]}", *(f"           {text}" for text in shown[1:])]
     if len(groups) > len(shown):
-        lines.append(f"           and {len(groups) - len(shown)} more reasons")
+        lines.append(f"           and {len(groups) - len(shown):,} more reasons")
     return lines
 
 
@@ -353,7 +353,7 @@ def _line(need: Need | None, ways: Sequence[Way], demand: Demand, pool_size: int
     count = counted(len(ways), "machine")
     has = form(len(ways), "has", "have")
     machines = listed((way.machine for way in ways), _MOST_NAMES)
-    again = f"that re-places all {pool_size} VMs of the pool" if pool_size > 1 else "that re-places the VM"
+    again = f"that re-places all {pool_size:,} VMs of the pool" if pool_size > 1 else "that re-places the VM"
     match need:
         case None:
             return f"{count} {has} room, and the rule only ranks others first: {machines}."

@@ -12,6 +12,7 @@ from nexusform.diagnostics import Diagnostic
 from nexusform.placement_kinds.kinds import titled
 from nexusform.plans.plan import CheckResult, PlacementTable, Plan, PoolUpgrade, SeparationVerdict, Upgrade
 from nexusform.rendering.notation.markup import Markup, Part, breakable, element, joined
+from nexusform.rendering.report import wording
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Finding, few_of_each
 from nexusform.rendering.report.folding import MOST_ROWS, instances_text, names_text
@@ -172,7 +173,7 @@ def verdict_part(
     lines: list[Part] = []
     beside = [_verdict(overview, told=bool(tiles))]
     if not report.errored:
-        beside.append(element("p", report.verdict, class_="plan-line"))
+        beside.append(element("p", wording.for_people(report.verdict), class_="plan-line"))
         if overview.placements and not tiles:
             lines.append(element("li", overview.placements))
         in_tiles = ("At stake", "Denied") if tiles else ()
@@ -316,7 +317,7 @@ def _diagnostic(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
     return element(
         "article",
         element("h3", tag, " ", diagnostic.summary),
-        element("p", element("code", place), class_="quiet") if place else None,
+        element("p", element("code", breakable(place)), class_="quiet") if place else None,
         _source_lines(diagnostic, sources),
         [element("p", _with_code(text)) for text in diagnostic.detail.split("\n") if text.strip()],
         class_=f"finding {finding.level.value}",
@@ -421,7 +422,7 @@ def _certainty(pool: PlacementTable) -> tuple[str, str]:
     """How many VMs of a pool have a certain rack, and a certain machine."""
     if not pool.placed:
         return "", ""
-    return f"{pool.racks_certain} of {pool.placed}", f"{pool.machines_certain} of {pool.placed}"
+    return f"{pool.racks_certain:,} of {pool.placed:,}", f"{pool.machines_certain:,} of {pool.placed:,}"
 
 
 def upgrades_part(upgrades: Sequence[Upgrade]) -> Part:

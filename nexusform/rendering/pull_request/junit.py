@@ -137,7 +137,7 @@ def _lint(rule: str, findings: Iterable[Finding], unjudged: str) -> Case:
 
 
 def _counted(findings: Sequence[Finding]) -> str:
-    return f"{len(findings)} {form(len(findings), 'finding')}"
+    return f"{len(findings):,} {form(len(findings), 'finding')}"
 
 
 def _line(finding: Finding) -> str:

@@ -91,7 +91,7 @@ def _inside_lines(change: Change, schema: BlockSchema | None) -> list[str]:
     after = compared(_written(change.after or {}, schema))
     changed, left_out = changed_parts(before, after, sensitive, change.written, limit=_PLACES)
     lines = [f"  - {code(part.place)}: {_turned(part)}" for part in changed]
-    return [*lines, f"  - and {left_out} more"] if left_out else lines
+    return [*lines, f"  - and {left_out:,} more"] if left_out else lines
 
 
 def _written(attributes: Mapping[str, Any], schema: BlockSchema | None) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def _short(plain: Any) -> str:
     if plain.__class__ is dict:
         return _mapping(plain)
     if plain.__class__ is list:
-        return f"[{len(plain)} {form(len(plain), 'element')}]" if plain else "[]"
+        return f"[{len(plain):,} {form(len(plain), 'element')}]" if plain else "[]"
     text = scalar(plain)
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 4]}..."
 
@@ -282,7 +282,7 @@ def _mapping(plain: Mapping[str, Any]) -> str:
         text = f"{{{', '.join(f'{name} = {scalar(value)}' for name, value in entries.items())}}}"
         if len(text) <= _SHORT:
             return text
-    return f"{{{len(plain)} {form(len(plain), 'attribute')}}}"
+    return f"{{{len(plain):,} {form(len(plain), 'attribute')}}}"
 
 
 def place_name(path: Path) -> str:

@@ -20,6 +20,7 @@ from nexusform.plans.impact.effects import (
 )
 from nexusform.plans.plan import PlacementChange, Plan, Upgrade
 from nexusform.rendering.pull_request.markdown_parts import code, commit_text, plain
+from nexusform.rendering.report import wording
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.overview import Overview, destroyed_clause
 from nexusform.rendering.report.report import Report
@@ -176,6 +177,7 @@ def _others_sentence(report: Report) -> str:
 
 def last_line(report: Report, overview: Overview, origin: CodeOrigin) -> str:
     """`Plan: ...` and what it was made of: commit and inventory."""
-    verdict = code(report.verdict) if report.has_changes else report.verdict
+    told = wording.for_people(report.verdict)
+    verdict = code(told) if report.has_changes else told
     inventory = f"inventory {plain(overview.inventory)}" if overview.inventory else ""
     return " · ".join(text for text in (verdict, commit_text(origin), inventory) if text)

@@ -373,7 +373,7 @@ def _row(tables: Sequence[PlacementTable], tie_breaks: int) -> PoolRow:
         cluster=names_text(table.cluster for table in tables),
         pool=first_table.pool,
         sku=first_table.vm_sku_name,
-        count=str(first_table.total_count) if single else f"{len(tables)} x {first_table.total_count}",
+        count=f"{first_table.total_count:,}" if single else f"{len(tables):,} x {first_table.total_count:,}",
         racks=names_text(racks) if single else counted(len(racks), "rack"),
         per_rack=range_text(per_rack),
         sure=_sure(tables, tie_breaks),
@@ -389,7 +389,7 @@ def _sure(tables: Sequence[PlacementTable], tie_breaks: int) -> str:
     total = sum(table.total_count for table in tables)
     if not tie_breaks or not placed:
         return ""
-    return str(sure) if placed == total else f"{sure} of {placed}"
+    return f"{sure:,}" if placed == total else f"{sure:,} of {placed:,}"
 
 
 def range_text(numbers: Iterable[int]) -> str:

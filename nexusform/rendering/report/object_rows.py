@@ -347,7 +347,7 @@ def _clauses(
             # No machine comes or goes with what is said of it, and nobody reads sixteen names to learn that
             # they are all.
             drained = len(names) > 1 and len(machines) == len(names)
-            which = f"all {len(names)} machines" if drained else names_text(names)
+            which = f"all {len(names):,} machines" if drained else names_text(names)
             subject = f"{which}{' no longer' if symbol == DELETED else ''}"
         clauses += [f"{subject}{words}" for words in block_words]
     return clauses
@@ -422,7 +422,7 @@ def _parts(node: Difference) -> str:
         parts = [child for child in node.children if child.symbol == symbol]
         if not parts:
             continue
-        count = f"{len(parts)} {word}"
+        count = f"{len(parts):,} {word}"
         counted.append(count)
         if not all(map(_part_name, parts)):
             named.append(count)

@@ -292,7 +292,7 @@ def inventory_text(plan: Plan) -> str:
         return ""
     ages = _ages(plan)
     known = [age for age in ages if age is not None]
-    several = f" (the oldest of {len(ages)})" if len(ages) > 1 else ""
+    several = f" (the oldest of {len(ages):,})" if len(ages) > 1 else ""
     if len(known) < len(ages):
         return f"of unknown age{several}"
     return f"{age_text(max(known))} old{several}"
@@ -328,7 +328,7 @@ def _risks(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The summaries of what fails."""
     warnings = (finding for finding in findings if finding.level is Level.WARNING and not finding.held_before)
     counts = Counter(finding.diagnostic.summary for finding in warnings)
-    return tuple(f"{text} ({count} times)" if count > 1 else text for text, count in counts.items())
+    return tuple(f"{text} ({count:,} times)" if count > 1 else text for text, count in counts.items())
 
 
 def finding_counts(findings: Sequence[Finding]) -> list[str]:

@@ -177,22 +177,22 @@ def count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str
     """What is asked for, as the `Placements:` line has it: `3 to place`, `2 to move`; moves and losses stand
     out.
     """
-    moves = f"{summary.move} to move"
+    moves = f"{summary.move:,} to move"
     clauses = [
-        f"{summary.place} to place",
+        f"{summary.place:,} to place",
         paint(moves, "bold", "yellow") if summary.move else moves,
-        f"{summary.remove} to remove",
-        f"{summary.keep} kept",
+        f"{summary.remove:,} to remove",
+        f"{summary.keep:,} kept",
     ]
     if summary.update:
-        clauses.append(f"{summary.update} to update")
+        clauses.append(f"{summary.update:,} to update")
     for ground, number in summary.lost:
-        lost = f"{number} {form(number, f'loses its {ground}', f'lose their {ground}')}"
+        lost = f"{number:,} {form(number, f'loses its {ground}', f'lose their {ground}')}"
         clauses.append(paint(lost, "bold", "red"))
     if summary.forget:
-        clauses.append(f"{summary.forget} forgotten")
+        clauses.append(f"{summary.forget:,} forgotten")
     refused = sum(each.count for each in summary.effects if each.effect is Effect.NOT_MADE)
-    return [*clauses, f"{refused} not made"] if refused else clauses
+    return [*clauses, f"{refused:,} not made"] if refused else clauses
 
 
 def _outcome(each: EffectCount) -> str:
@@ -340,8 +340,8 @@ def _group_name(row: PlacementChange) -> str:
 
 def certainty_text(table: PlacementTable) -> str:
     """`VMs per rack certain for 24 of 24, machines for 4 of 24`."""
-    racks = f"VMs per rack certain for {table.racks_certain} of {table.placed}"
-    return f"{racks}, machines for {table.machines_certain} of {table.placed}"
+    racks = f"VMs per rack certain for {table.racks_certain:,} of {table.placed:,}"
+    return f"{racks}, machines for {table.machines_certain:,} of {table.placed:,}"
 
 
 def _lines(run: Sequence[PlacementChange], detail: Detail, say: SayPlace) -> list[PlacementLine]:
@@ -568,7 +568,7 @@ def table_row(table: PlacementTable) -> tuple[str, ...]:
         table.cluster,
         table.pool,
         table.vm_sku_name,
-        str(table.total_count),
+        f"{table.total_count:,}",
         str(table.expected_racks),
         str(table.actual_racks),
         either_text(table.expected_vms_per_rack),

@@ -262,7 +262,7 @@ class _PlacementCounts:
 
     def words(self, kind: str) -> list[str]:
         """`53 placed`, `2 moved`: what happens to objects of a kind."""
-        return [f"{count} {word}" for count, word in self.numbers(kind)]
+        return [f"{count:,} {word}" for count, word in self.numbers(kind)]
 
     def numbers(self, kind: str) -> list[tuple[int, str]]:
         """How many objects of a kind have each thing happen to them; none that is nought."""
@@ -321,9 +321,9 @@ def _condensed(
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
         elif new and not before:
-            texts[name] = f"({len(new)} placed)"
+            texts[name] = f"({len(new):,} placed)"
         elif old and not after:
-            texts[name] = f"({len(old)} removed)"
+            texts[name] = f"({len(old):,} removed)"
     return (
         texts
         | _conditions_text(before, after)
@@ -340,7 +340,7 @@ def _words_without_row(
     as_it_was = sum(1 for name in names if old[name] == new[name])
     changed = len(names) - as_it_was
     words = [(as_it_was, "kept"), (changed, "otherwise changed")]
-    return [f"{count} {word}" for count, word in words if count]
+    return [f"{count:,} {word}" for count, word in words if count]
 
 
 def _conditions_text(before: _Side, after: _Side) -> dict[str, str]:
@@ -356,7 +356,7 @@ def _statuses_text(before: _Side, after: _Side) -> dict[str, str]:
     statuses = (after or {}).get(_STATUSES)
     if not isinstance(statuses, list) or not statuses or statuses == (before or {}).get(_STATUSES):
         return {}
-    return {_STATUSES: f"({len(statuses)} {form(len(statuses), 'cluster')})"}
+    return {_STATUSES: f"({len(statuses):,} {form(len(statuses), 'cluster')})"}
 
 
 def _machines_text(before: _Side, after: _Side) -> dict[str, str]:
@@ -364,7 +364,7 @@ def _machines_text(before: _Side, after: _Side) -> dict[str, str]:
     stays = before is not None and after is not None
     if stays or not machines:
         return {}
-    return {_MACHINES: f"({len(machines)} {form(len(machines), 'machine')})"}
+    return {_MACHINES: f"({len(machines):,} {form(len(machines), 'machine')})"}
 
 
 def _map_of(side: _Side, name: str) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def _separations(plan: Plan) -> list[tuple[str, str]]:
         if verdict in kept:
             continue
         shared = counted(len(verdict.violations), verdict.scope)
-        runs = f" (in {verdict.held} of {verdict.runs} tie-breaks)" if verdict.runs else ""
+        runs = f" (in {verdict.held:,} of {verdict.runs:,} tie-breaks)" if verdict.runs else ""
         word = "is broken" if verdict.holds == "never" else "may be broken"
         sentences.append(f"{verdict.address} {word}{runs}: {shared} shared, {verdict.enforcement}.")
     if kept:

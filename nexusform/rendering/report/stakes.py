@@ -163,7 +163,7 @@ def _what_becomes(effects: Mapping[Effect, int]) -> str:
     if len(verbs) == 1:
         ((verb, plural),) = verbs
         return form(total, f"its only replica {verb}", f"all of its {counted(total, 'replica')} {plural}")
-    texts = [f"{count} {form(count, *verb)}" for verb, count in verbs.items()]
+    texts = [f"{count:,} {form(count, *verb)}" for verb, count in verbs.items()]
     return f"of its {counted(total, 'replica')} {listed(texts)}"
 
 

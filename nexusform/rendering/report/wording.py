@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -139,6 +140,14 @@ def plan_line(plan: Plan) -> str:
     front = f"{imports} to import, " if imports else ""
     back = f", {forget} to forget" if forget else ""
     return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
+
+
+_LONG_NUMBER: Final = re.compile(r"[0-9]{4,}")
+
+
+def for_people(line: str) -> str:
+    """A line of counts as it stands where no tool reads it: `Plan: 0 to add, 6,000 to change`."""
+    return _LONG_NUMBER.sub(lambda number: f"{int(number[0]):,}", line)
 
 
 _NO_CHANGES: Final = {

@@ -178,8 +178,8 @@ def _total_certainty(report: Report, width: int) -> list[str]:
     if not report.tie_breaks:
         return ["  Predicted. Certainty was not computed: no tie-breaks were repeated."]
     placed = report.placed
-    racks = f"VMs per rack certain for {report.racks_certain} of {placed}"
-    machines = f"machines for {report.machines_certain} of {placed}"
+    racks = f"VMs per rack certain for {report.racks_certain:,} of {placed:,}"
+    machines = f"machines for {report.machines_certain:,} of {placed:,}"
     text = f"Predicted. Certainty over {report.tie_breaks} tie-breaks: {racks}, {machines}."
     if report.draws is not None:
         text += f" NUMA cells: {draws_text(report.draws)}"

@@ -154,8 +154,8 @@ def _separation_part(verdicts: Sequence[SeparationVerdict], paint: Painter, widt
 
 def _where_it_holds(verdict: SeparationVerdict) -> str:
     if verdict.holds == "always":
-        return f", in the plan and in {verdict.runs} tie-breaks" if verdict.runs else ", in the plan"
-    runs = f", in {verdict.held} of {verdict.runs} tie-breaks" if verdict.runs else ""
+        return f", in the plan and in {verdict.runs:,} tie-breaks" if verdict.runs else ", in the plan"
+    runs = f", in {verdict.held:,} of {verdict.runs:,} tie-breaks" if verdict.runs else ""
     shared = len(verdict.violations)
     return f"{runs}; {shared} {form(shared, verdict.scope)} shared"
 

@@ -300,7 +300,7 @@ def _running_on(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
             continue
         count = len(kind.vms.standing(current.attributes))
         if count:
-            rows.append(f"  {address}: {count} VM{'s' if count > 1 else ''}")
+            rows.append(f"  {address}: {count:,} VM{'s' if count > 1 else ''}")
             total += count
     if not rows:
         return []
@@ -308,7 +308,7 @@ def _running_on(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
     return [
         warning(
             "forgotten-vms-run-on",
-            f"{total} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
+            f"{total:,} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
             "running, and plans give their room to nobody until a provider or an inventory shows that it is "
             f"free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so:\n{shown}",
         )

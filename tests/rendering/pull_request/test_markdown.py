@@ -260,7 +260,7 @@ def test_five_thousand_different_changes_fit_into_a_comment(plans: SimpleNamespa
     plan = _different(plans)
     text = render_markdown(plan, plans.files)
     assert len(text.encode()) <= 65_000
-    assert "Plan: 0 to add, 5000 to change, 0 to destroy." in text
+    assert "Plan: 0 to add, 5,000 to change, 0 to destroy." in text
     assert "**Allowed. Nothing moves.** 53 VMs are placed." in text
     assert "| cluster-d/pool1 | 24 |" in text
     assert "zones-pinned" in text

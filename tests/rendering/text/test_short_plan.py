@@ -15,6 +15,8 @@ from nexusform.planning.conclusion.held_before import with_held_before
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
 from nexusform.plans.room.occupancy import PoolVms, Room, SiteRoom, SiteVms
 from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.page.html_page import render_html
+from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.report.object_rows import object_folds
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.report import schema_lookup
@@ -22,7 +24,7 @@ from nexusform.rendering.text.short_placements import hanging
 from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.rendering.text.terminal import render_plan
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from tests.planning.harness import all_types
+from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
 from tests.rendering.pieces import D, address, change, table, vm_row
 
 CASES = [
@@ -119,6 +121,28 @@ def test_a_drained_rack_is_not_sixteen_names() -> None:
         assert fold.words[-1].removeprefix("rack3: ") == said.replace(" (", " no longer (")
 
 
+def test_rows_stand_in_one_column_beside_labels_of_any_length() -> None:
+    old, new = "web", "abcdefghijklmnop"
+    rows = [
+        change(address("nexus_kubernetes_cluster", old), Action.DELETE, {"node_count": 7}, None),
+        change(address("nexus_kubernetes_cluster", new), Action.CREATE, None, {"node_count": 7}),
+    ]
+    text = render_plan(Plan(changes=tuple(rows)), {}, PlanTextOptions(registries=all_types()))
+    assert [line.index("7 VMs") for line in text.split("\n") if "7 VMs" in line] == [47, 47]
+
+
+def test_what_looks_renamed_is_said_with_the_block_to_write() -> None:
+    def written(name: str) -> str:
+        return RACKS + cluster(name, pools=pool("p", 2))
+
+    made = good(plan(written("b"), state_of(written("a")))).plan
+    text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
+    block = [line.strip() for line in text.partition("moved {")[2].split("\n")[:4]]
+    assert block == ["", "from = nexus_kubernetes_cluster.a", "to   = nexus_kubernetes_cluster.b", "}"]
+    comment = render_markdown(made, {}, all_types())
+    assert "  ```hcl\n  moved {\n    from = nexus_kubernetes_cluster.a\n" in comment
+
+
 def test_a_replacement_says_what_forces_it(plans: SimpleNamespace) -> None:
     text = short(plans.every_action(), plans, width=200)
     assert re.search(r"-/\+ nexus_rack\.j +r: availability_zone .* \(forces replacement\)", text)
@@ -174,7 +198,7 @@ def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespa
     text = short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
     assert text.index("! no-surge-room") < text.index("i zones-pinned")
     assert all(name in " ".join(text.split()) for name in names)
-    assert "18 more: zones-pinned" in text
+    assert "i 18 more: zones-pinned" in text
 
 
 def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
@@ -315,6 +339,23 @@ def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNa
     assert len(text.split("\n")) <= 200
     assert "Plan: 5001 to add, 0 to change, 0 to destroy." in text
     assert "500 to move" in text
+
+
+def test_numbers_have_their_thousands_apart_but_where_tools_read_them(plans: SimpleNamespace) -> None:
+    rows = tuple(
+        vm_row(f"cluster-d-pool1-{i}", PlacementAction.PLACE, "new", None, _SPOT) for i in range(1200)
+    )
+    made = Plan(changes=racks(1001, "c-{:04}".format), placements=rows)
+    plain_number = re.compile(r"(?<![-\w.,])[0-9]{4,}(?![-\w])")
+    text = short(made, plans)
+    assert "Placements: 1,200 to place, 0 to move" in text
+    # Terraform's tools know that line as Terraform prints it.
+    assert "Plan: 1001 to add, 0 to change, 0 to destroy." in text
+    assert plain_number.findall(text.replace("Plan: 1001", "")) == []
+    comment = render_markdown(made, {}, plans.registries)
+    assert "\n`Plan: 1,001 to add, 0 to change, 0 to destroy.`\n" in comment
+    page = render_html(made, {}, plans.registries)
+    assert '<p class="plan-line">Plan: 1,001 to add, 0 to change, 0 to destroy.</p>' in page
 
 
 def test_a_manifest_tells_its_change_by_object_and_field(plans: SimpleNamespace) -> None:

@@ -91,7 +91,7 @@ def _points(reason: PodReason) -> Section:
 def _points_row(verdict: NodeVerdict, rules: Iterable[str], *, chosen: str) -> Row:
     name = f"{verdict.node} (chosen)" if verdict.node == chosen else verdict.node
     points = [str(verdict.points.get(rule, 0)) for rule in rules]
-    return Row((name, *points, str(verdict.total)))
+    return Row((name, *points, f"{verdict.total:,}"))
 
 
 def _refusals(nodes: Sequence[NodeVerdict]) -> Section:

@@ -57,9 +57,9 @@ def _placements(checks: Sequence[PlacementCheck]) -> Iterator[Section]:
         Row(
             (
                 check.address,
-                f"{len(check.known)}",
-                "gone" if check.shown is None else f"{len(check.shown)}",
-                f"{len(check.misses)}",
+                f"{len(check.known):,}",
+                "gone" if check.shown is None else f"{len(check.shown):,}",
+                f"{len(check.misses):,}",
             ),
             bool(check.misses) or check.shown is None,
         )

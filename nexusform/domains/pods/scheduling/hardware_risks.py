@@ -45,12 +45,12 @@ def _shared_machines(scene: Scene) -> Iterator[PodWarning]:
         on_machine = [pod for pod in scene.running if scene.by_name[pod.node].machine == machine]
         pods = [pod.name for pod in on_machine]
         nodes = sorted({pod.node for pod in on_machine})
-        workers = f"{len(nodes)} {form(len(nodes), 'worker')} {few(nodes)}"
+        workers = f"{len(nodes):,} {form(len(nodes), 'worker')} {few(nodes)}"
         detail = (
-            f"{count} of {len(scene.running)} pods ({few(pods)}) would run on machine {machine} "
+            f"{count:,} of {len(scene.running):,} pods ({few(pods)}) would run on machine {machine} "
             f"({workers}) and be lost with it. {_why(scene, proposed, 'machines')}"
         )
-        brief = f"{count} of {len(scene.running)} pods would be lost with machine {machine}"
+        brief = f"{count:,} of {len(scene.running):,} pods would be lost with machine {machine}"
         yield scene.warn(SHARED_MACHINE, detail, place=machine, brief=brief)
 
 
@@ -65,10 +65,10 @@ def _shared_rack(scene: Scene) -> Iterator[PodWarning]:
     proposed = proposed_key(scene.nodes, _rack, required + preferred)
     pods = tuple(outcome.name for outcome in scene.running)
     detail = (
-        f"all {len(pods)} pods ({few(pods)}) would run in rack {rack}, though workers of {len(racks)} racks "
-        f"could take them. {_why(scene, proposed, 'racks')}"
+        f"all {len(pods):,} pods ({few(pods)}) would run in rack {rack}, though workers of {len(racks)} "
+        f"racks could take them. {_why(scene, proposed, 'racks')}"
     )
-    brief = f"all {len(pods)} pods would be lost with rack {rack}, and {len(racks)} racks could take them"
+    brief = f"all {len(pods):,} pods would be lost with rack {rack}, and {len(racks)} racks could take them"
     yield scene.warn(SHARED_RACK, detail, place=rack, brief=brief)
 
 
@@ -147,7 +147,7 @@ def _too_few(scene: Scene, proposed: str, places: str, *, alone: bool) -> str:
     if alone:
         key = "" if proposed in required else f", and then topologyKey: {proposed}"
         return f"All its workers are there, so that no rule keeps its pods apart: it needs others{key}."
-    text = f"Its workers stand on {places}, fewer than its {scene.workload.replicas} pods"
+    text = f"Its workers stand on {places}, fewer than its {scene.workload.replicas:,} pods"
     if proposed in required:
         return f"{text}: some have to share."
     wish = " required" if proposed in preferred else ""
@@ -205,10 +205,10 @@ def _unknown_key(scene: Scene, key: str, use: str, proposed: str) -> PodWarning:
 
 def _unlabelled(scene: Scene, key: str, lacking: tuple[str, ...]) -> PodWarning:
     count = len(lacking)
-    workers = f"{count} {form(count, 'worker')} {few(lacking)} {form(count, 'lacks', 'lack')}"
+    workers = f"{count:,} {form(count, 'worker')} {few(lacking)} {form(count, 'lacks', 'lack')}"
     detail = (
         f"{workers} the label {key}, so the required anti-affinity over it never keeps pods off there. "
         "Label all workers."
     )
-    lack = f"{count} {form(count, 'worker')} {form(count, 'lacks', 'lack')}"
+    lack = f"{count:,} {form(count, 'worker')} {form(count, 'lacks', 'lack')}"
     return scene.warn(UNLABELLED, detail, brief=f"{lack} the label {key}, by which its pods keep apart")

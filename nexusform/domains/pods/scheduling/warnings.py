@@ -181,12 +181,12 @@ def _stuck(scene: Scene) -> Iterator[PodWarning]:
             else "cannot be placed beside the old ones"
         )
         detail = f"its new pods ({few(names)}) {how}: {new[0].reason}{_of_former(scene, former)}"
-        pods = f"{len(names)} new {form(len(names), 'pod')}"
+        pods = f"{len(names):,} new {form(len(names), 'pod')}"
         brief = f"{pods} {how}: {_decisive(scene, new[0])}"
         yield scene.warn(STUCK, detail, brief=brief)
     elif scene.forecast.not_made:
         count = scene.forecast.not_made
-        pods = f"{count} new {form(count, 'pod')}"
+        pods = f"{count:,} new {form(count, 'pod')}"
         detail = f"{pods} would not be made beside the old ones: {scene.forecast.refused}."
         yield scene.warn(STUCK, detail)
 
@@ -201,7 +201,7 @@ def _of_former(scene: Scene, pods: Sequence[PodOutcome]) -> str:
         return ""
     names = tuple(pod.name for pod in pods)
     if scene.workload.kind == "Deployment":
-        left = f"{len(names)} {form(len(names), 'pod')} of a former template ({few(names)})"
+        left = f"{len(names):,} {form(len(names), 'pod')} of a former template ({few(names)})"
         waits = form(len(names), "waits", "wait")
         return f" {left} {waits} on: the Deployment takes none of them away before a new one runs."
     return (
@@ -215,9 +215,9 @@ def _pending(scene: Scene) -> Iterator[PodWarning]:
     if not waiting or scene.forecast.stuck:
         return
     names = tuple(outcome.name for outcome in waiting)
-    share = f"{len(names)} of {scene.forecast.replicas} pods"
+    share = f"{len(names):,} of {scene.forecast.replicas:,} pods"
     detail = f"{share} ({few(names)}) would stay Pending: {waiting[0].reason}"
-    brief = f"{len(names)} Pending: {_decisive(scene, waiting[0])}"
+    brief = f"{len(names):,} Pending: {_decisive(scene, waiting[0])}"
     yield scene.warn(PENDING, detail, brief=brief)
 
 
@@ -230,14 +230,14 @@ def _decisive(scene: Scene, pod: PodOutcome) -> str:
     if of_the_pod:
         return of_the_pod
     tally = Counter(refusal.reason for refusal in pod.refusals)
-    return "; ".join(f"{count} {reason}" for reason, count in tally.most_common())
+    return "; ".join(f"{count:,} {reason}" for reason, count in tally.most_common())
 
 
 def _failed(scene: Scene) -> Iterator[PodWarning]:
     refused = [outcome for outcome in scene.outcomes if outcome.failed]
     if refused:
         names = tuple(outcome.name for outcome in refused)
-        share = f"{len(names)} of {scene.forecast.replicas} pods"
+        share = f"{len(names):,} of {scene.forecast.replicas:,} pods"
         detail = f"{share} ({few(names)}) would be Failed, as kubelet refuses them {refused[0].reason}"
         yield scene.warn(FAILED, detail, brief=f"{share} would be Failed {refused[0].reason}")
 
@@ -246,7 +246,7 @@ def _gated(scene: Scene) -> Iterator[PodWarning]:
     waiting = [outcome for outcome in scene.outcomes if outcome.gated]
     if waiting:
         names = tuple(outcome.name for outcome in waiting)
-        share = f"{len(names)} of {scene.forecast.replicas} pods"
+        share = f"{len(names):,} of {scene.forecast.replicas:,} pods"
         detail = f"{share} ({few(names)}) would be SchedulingGated: {waiting[0].reason}"
         yield scene.warn(GATED, detail, brief=f"{share} would be SchedulingGated: {waiting[0].reason}")
 
@@ -256,7 +256,7 @@ def _not_made(scene: Scene) -> Iterator[PodWarning]:
     held = scene.workload.ordered and any(outcome.pending for outcome in scene.outcomes)
     if count and (held or not scene.forecast.stuck):
         expected = count + replicas if scene.workload.kind == "DaemonSet" else replicas
-        detail = f"{count} of {expected} pods would not be made: {scene.forecast.refused}."
+        detail = f"{count:,} of {expected:,} pods would not be made: {scene.forecast.refused}."
         yield scene.warn(NOT_MADE, detail)
 
 
@@ -328,7 +328,7 @@ def _no_execute(scene: Scene) -> Iterator[PodWarning]:
     """Pods that a NoExecute taint drives off their nodes."""
     evicted = [outcome for outcome in scene.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted:
-        count = f"{len(evicted)} of its pods {form(len(evicted), 'is', 'are')}"
+        count = f"{len(evicted):,} of its pods {form(len(evicted), 'is', 'are')}"
         brief = f"{count} evicted by NoExecute taints: {_whence(evicted, scene.by_name)}"
         detail = (
             f"{brief}. The pods that come in their place are placed anew. A toleration of the taint would "
@@ -346,7 +346,7 @@ def evicted_strangers(cluster: Cluster, displaced: Iterable[PodOutcome]) -> Iter
             by_workload.setdefault(outcome.workload, []).append(outcome)
     for workload, evicted in by_workload.items():
         namespace, kind, name = workload.split("/", 2)
-        are = f"{len(evicted)} {form(len(evicted), 'pod')} {form(len(evicted), 'is', 'are')}"
+        are = f"{len(evicted):,} {form(len(evicted), 'pod')} {form(len(evicted), 'is', 'are')}"
         what = f"{are} evicted by NoExecute taints: {_whence(evicted, by_name)}"
         goes = first_of([each.node or "nowhere" for each in evicted], _MOST_NAMES)
         detail = f"{kind} {namespace}/{name}, which this plan does not bring: {what}. Then there: {goes}."

@@ -177,7 +177,7 @@ class _Tally(Struct):
         judged = self.hits + self.misses
         if judged and self.misses / judged > self.wave.max_miss_rate:
             return (
-                f"{self.misses} of {judged} predictions were missed, and max_miss_rate is "
+                f"{self.misses:,} of {judged:,} predictions were missed, and max_miss_rate is "
                 f"{self.wave.max_miss_rate:g}."
             )
         return ""

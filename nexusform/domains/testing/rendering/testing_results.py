@@ -125,7 +125,7 @@ _PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 def abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
     """What will be run: the names of the runs by file."""
     number = sum(len(names) for names in runs.values())
-    files = f"{len(runs)} {form(len(runs), 'file')}"
+    files = f"{len(runs):,} {form(len(runs), 'file')}"
     message = f"Found {files} and {number} run {form(number, 'block')}"
     by_file = {file: list(names) for file, names in runs.items()}
     return event("test_abstract", message, time, test_abstract=by_file)

@@ -227,7 +227,7 @@ def _verdict_row(verdict: PoolVerdict) -> Row:
 def _pool_front(verdict: PoolVerdict) -> tuple[str, str, str]:
     """Cluster, pool and number of VMs."""
     pool = verdict.pool if verdict.kind is not OwnerKind.VM else "(plain VM)"
-    return verdict.cluster, pool, str(verdict.total)
+    return verdict.cluster, pool, f"{verdict.total:,}"
 
 
 def _judgement(verdict: PoolVerdict) -> str:
@@ -258,7 +258,8 @@ def _timeline_row(verdict: PoolVerdict, waves: Iterable[Mapping[_PoolId, str]]) 
 def _up(wave: UpgradeWave) -> dict[_PoolId, str]:
     """How many VMs are up of every pool that has some down."""
     return {
-        (pool.cluster_id, pool.pool): f"{pool.left}!" if pool.lost else str(pool.left) for pool in wave.pools
+        (pool.cluster_id, pool.pool): f"{pool.left:,}!" if pool.lost else f"{pool.left:,}"
+        for pool in wave.pools
     }
 
 
@@ -287,7 +288,7 @@ def _pods_section(wave: UpgradeWave, front: str, *, drained: bool) -> Section:
 def pool_cells(pool: PoolLeft) -> tuple[str, str, str, str, str]:
     """Cluster, pool, VMs down, `2 of 3` up, and what that means."""
     name = pool.pool if pool.kind is not OwnerKind.VM else "(plain VM)"
-    return pool.cluster, name, str(len(pool.down)), f"{pool.left} of {pool.total}", meaning(pool)
+    return pool.cluster, name, f"{len(pool.down):,}", f"{pool.left:,} of {pool.total:,}", meaning(pool)
 
 
 def meaning(pool: PoolLeft) -> str:

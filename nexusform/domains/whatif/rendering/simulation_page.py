@@ -66,7 +66,7 @@ def _wave_title(wave: UpgradeWave, waves: int) -> str:
 def _up(pools: Iterable[PoolLeft]) -> tuple[StepFigure, ...]:
     """How many VMs of each pool are up."""
     return tuple(
-        StepFigure(f"{pool.cluster} / {pool.pool}", f"{pool.left} of {pool.total} up", pool.lost)
+        StepFigure(f"{pool.cluster} / {pool.pool}", f"{pool.left:,} of {pool.total:,} up", pool.lost)
         for pool in pools
     )
 
@@ -143,7 +143,7 @@ def _batch_title(pool: PoolUpgrade, batch: Batch) -> str:
     if not batch.fits:
         missing = [move.vm.name for move in batch.moves if move.place is None]
         return f"{front}: no room for the new {first_of(missing, 3)}"
-    return f"{front}: {first_of(names, 3)}, {batch.up} of {pool.count} nodes up"
+    return f"{front}: {first_of(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
 
 
 class _Crew(Struct, frozen=True):

@@ -66,10 +66,10 @@ def _sentence(scene: Scene) -> str:
 def _culprits(broken: Counter[PoolKey]) -> str:
     """Whose VMs broke the cells, most cells first."""
     ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
-    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count})" for pool, count in ranked[:MOST_CULPRITS])
+    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MOST_CULPRITS])
     unnamed = sum(count for _, count in ranked[MOST_CULPRITS:])
-    others = f", others ({unnamed})" if unnamed else ""
-    return f"{broken.total()} cells hold only smaller VMs; they were broken by {names}{others}."
+    others = f", others ({unnamed:,})" if unnamed else ""
+    return f"{broken.total():,} cells hold only smaller VMs; they were broken by {names}{others}."
 
 
 def broken_cells(scene: Scene, machines: list[int]) -> Counter[PoolKey]:

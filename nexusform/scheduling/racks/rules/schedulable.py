@@ -21,9 +21,9 @@ def _count(_demand: Demand, left: Interval, before: Interval) -> str:
 def _sentence(scene: Scene) -> str:
     refusals = Counter(scene.layout.machines[number].refusal for number in scene.machines)
     most_first = sorted(refusals.items(), key=lambda item: (-item[1], item[0]))
-    reasons = ", ".join(f"{count} {reason}" for reason, count in most_first)
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in most_first)
     machines = len(scene.machines)
-    return f"None of the {machines} machines on the site ({where(scene.demand)}) takes new VMs: {reasons}."
+    return f"None of the {machines:,} machines on the site ({where(scene.demand)}) takes new VMs: {reasons}."
 
 
 FILTER = MachineFilter(
