@@ -145,13 +145,16 @@ class _Laying:
         self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_skus_in_use(self.bodies))
         self.pools: list[NewPool] = []
         self.replaced: set[str] = set()
+        self.without: set[str] = set()  # clusters of which a pool goes
         self.places: dict[str, str] = {}
         self.touched: dict[str, None] = {}
 
     def result(self) -> ChangedItems:
         by_kind = {**self.items.by_kind, **{kind: list(held.values()) for kind, held in self.bodies.items()}}
         # A cluster that is made anew has the pools that it is made with, whatever was captured of it.
-        items = replace(self.items, by_kind=by_kind, pools_of=frozenset())
+        standing = [self.bodies[CLUSTERS].get(owner) for owner in self.without - self.replaced]
+        told = frozenset(str(item.value("name")).lower() for item in standing if item is not None)
+        items = replace(self.items, by_kind=by_kind, pools_of=told)
         return ChangedItems(
             items=items,
             pools=tuple(self.pools),
@@ -387,6 +390,7 @@ class _Laying:
         if change.kind != POOLS:
             return
         owner = key.rpartition("/agentpools/")[0]
+        self.without.add(owner)
         cluster = self.bodies[CLUSTERS][owner]
         nodes = cluster.value("nodes")
         if isinstance(nodes, list):

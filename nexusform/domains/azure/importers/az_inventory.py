@@ -125,7 +125,8 @@ def read_changed_sites(
     findings: list[Problem] = []
     items, reading = _read(documents, None, None, findings)
     changed = lay_over(items, changes, findings)
-    sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(by_site(changed.items).items())]
+    after = by_site(changed.items, before=items)
+    sites = [AzSite(name, _inventory(own, reading)) for name, own in sorted(after.items())]
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _limited(findings)
 

@@ -29,9 +29,16 @@ _MOST_NAMED: Final = 4
 _PARENTS: Final = (("bare_metal_machines", "rackId", "racks"),)
 
 
-def by_site(items: AzItems) -> dict[str, AzItems]:
-    """The resources of each site by the site's name. What names none belongs to the only one there is."""
+def by_site(items: AzItems, before: AzItems | None = None) -> dict[str, AzItems]:
+    """The resources of each site by the site's name. What names none belongs to the only one there is. Sites
+    are called as they were `before`: what told the name may be gone.
+    """
     names = _names_of_locations(items)
+    only = DEFAULT_NAME
+    if before is not None:
+        names |= _names_of_locations(before)
+        only, *others = by_site(before) or (DEFAULT_NAME,)
+        only = DEFAULT_NAME if others else only
     racks = _sites_of_racks(items, names)
     sites: dict[str, dict[str, list[Item]]] = {}
     homeless: list[tuple[str, Item]] = []
@@ -45,7 +52,7 @@ def by_site(items: AzItems) -> dict[str, AzItems]:
         arm_id = item.value("id")
         if isinstance(arm_id, str):
             site_of[id_key(arm_id)] = site
-    _settle(homeless, sites)
+    _settle(homeless, sites, only)
     shared = {kind: items.of(kind) for kind in _OF_NO_SITE}
     return {name: replace(items, by_kind={**of_site, **shared}) for name, of_site in sites.items()}
 
@@ -72,10 +79,10 @@ def the_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem]]:
     return replace(items, by_kind={}), [Problem(("site",), "which-site", detail)]
 
 
-def _settle(homeless: list[tuple[str, Item]], sites: dict[str, dict[str, list[Item]]]) -> None:
+def _settle(homeless: list[tuple[str, Item]], sites: dict[str, dict[str, list[Item]]], default: str) -> None:
     """What names no site goes to the only one; where there are several it is left out, and said."""
     if len(sites) <= 1:
-        only = next(iter(sites), DEFAULT_NAME)
+        only = next(iter(sites), default)
         for kind, item in homeless:
             sites.setdefault(only, {}).setdefault(kind, []).append(item)
         return

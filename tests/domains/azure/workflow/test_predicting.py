@@ -344,6 +344,55 @@ def test_a_replaced_cluster_is_placed_anew_with_the_pools_of_the_plan(
     }
 
 
+def bare_export(place: Path) -> None:
+    """An export in which a cluster alone tells what the site is called, and nothing lists agent pools."""
+    place.mkdir()
+    for name in ("racks.json", "bare_metal_machines.json", "kubernetes_clusters.json"):
+        items = json.loads((EXPORT / name).read_text(encoding="utf-8"))
+        if name == "kubernetes_clusters.json":
+            items = [item for item in items if item["name"] == "core-amf"]
+            made_with = {"name": "agentpool1", "count": 4, "mode": "System", "vmSkuName": "NC_P22_112_v1"}
+            items[0]["initialAgentPoolConfigurations"] = [made_with]
+        else:
+            for item in items:
+                for field in ("extendedLocation", "clusterId"):
+                    item.pop(field, None)
+                    item.get("properties", {}).pop(field, None)
+        (place / name).write_text(json.dumps(items), encoding="utf-8")
+
+
+FRESH = {
+    "controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G12_56_v1"},
+    "initialAgentPoolConfigurations": [
+        {"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}
+    ],
+}
+
+
+@pytest.mark.parametrize(("actions", "after"), [(["delete"], 0), (["delete", "create"], 5)])
+def test_a_site_keeps_its_name_when_the_cluster_goes_that_told_it(
+    actions: list[str], after: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare_export(Path("site"))
+    write(change("cluster", "azapi_resource.core", actions, FRESH, id=CORE, name="core-amf"))
+    code, out, err = predict(capsys, "-inventory=site", "-report=json:-")
+    assert code == 0, err
+    changed = json.loads(out)["placement_changes"]
+    assert len([row for row in changed if row["from"] is not None]) == 7
+    assert len([row for row in changed if row["to"] is not None]) == after
+
+
+def test_the_only_pool_that_a_cluster_was_made_with_takes_its_nodes_along(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bare_export(Path("site"))
+    write(pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    code, out, err = predict(capsys, "-inventory=site", "-report=json:-")
+    assert code == 0, err
+    changed = json.loads(out)["placement_changes"]
+    assert [(row["action"], row["trigger"]) for row in changed] == [("remove", "pool_removed")] * 4
+
+
 def test_what_stays_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     write(pool("agentpool1", 9, ["no-op"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
     code, out, err = predict(capsys, "-detailed-exitcode")
