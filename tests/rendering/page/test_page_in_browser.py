@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import element
 from nexusform.rendering.page.html_page import page_content, render_html
 from nexusform.rendering.page.svg_map import render_svg
@@ -97,6 +98,27 @@ def test_the_names_of_a_wide_fleet_break_between_words_only(
     browser.open(tmp_path / "page.html", width)
     assert browser.count(".matrix td") == 30
     assert browser.run(WORDS) == []
+
+
+@pytest.mark.of_domains("fleet")
+def test_on_a_phone_a_placement_stands_above_its_clusters_those_that_change_first(
+    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+) -> None:
+    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, Square, grid
+
+    rows = [row for row in examples["fleet"].saved.plan.placements if row.kind == "binding"][:2]
+    new, kept = replace(rows[0], object="new"), replace(rows[1], object="kept", action=PlacementAction.KEEP)
+    clusters = ("kept", "not", "new")
+    squares = {("p", "new"): Square(new), ("p", "kept"): Square(kept)}
+    page = render_html(Plan(), {}, REGISTRIES)
+    drawn = str(element("main", grid(FleetMatrix(("p",), clusters, squares), "")))
+    (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
+    browser.open(tmp_path / "page.html", 390)
+    cells = "[...document.querySelectorAll('.matrix tbody th, .matrix tbody td')]"
+    place = "each.getBoundingClientRect().top * 1000 + each.getBoundingClientRect().left"
+    words = "each.dataset.head || each.innerText.trim()"
+    ordered = f"{cells}.map((each) => [{place}, {words}]).sort((a, b) => a[0] - b[0]).map((each) => each[1])"
+    assert browser.run(f"return {ordered}") == ["p", "new", "kept", "not"]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
