@@ -79,7 +79,7 @@ def refreshing_line(address: str, object_id: str, paint: Painter = PLAIN, width:
 
 def more_refreshed_line(count: int) -> str:
     """What stands for the objects that were read after the first ones."""
-    return f"... and {count} more: Refreshing state..."
+    return f"... and {count:,} more: Refreshing state..."
 
 
 # --- the end -----------------------------------------------------------------------------------
