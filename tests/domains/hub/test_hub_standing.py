@@ -57,7 +57,7 @@ def _shown(snapshot: str, **statuses: str) -> Shown:
 def test_a_cluster_that_a_rollout_was_foretold_to_stop_before_is_not_waited_for() -> None:
     shown = _shown("web-0-snapshot")
     waiting = placement_standing(shown, {"a": {"resource_snapshot": 1}}, external=False)
-    assert (waiting.done, waiting.words) == (False, "a has web-0-snapshot yet")
+    assert (waiting.done, waiting.words) == (False, "a still has web-0-snapshot")
     assert placement_standing(shown, {"a": {"resource_snapshot": 0}}, external=False).done
 
 

@@ -201,7 +201,8 @@ def _not_there(
         elif latest is not None and (number := _snapshot_number(spec.get("resourceSnapshotName"))) != latest:
             if number is not None and foretold.get("resource_snapshot") == number:
                 continue  # the plan foretold that the rollout stops before it
-            holds.append(f"{cluster} has {spec.get('resourceSnapshotName') or 'no snapshot'} yet")
+            name = spec.get("resourceSnapshotName")
+            holds.append(f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet")
         elif _applies_otherwise(shown.placement, spec):
             holds.append(f"{cluster} is still told to apply as before")
         else:
