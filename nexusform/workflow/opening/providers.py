@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from nexusform.address import Address, address_order
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declared.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import unknown_providers
-from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors
+from nexusform.diagnostics import Diagnostic, diagnostic_of, error, has_errors
 from nexusform.plain_data import Path, path_text
 from nexusform.planning.modules.outputs import inventory_read
 from nexusform.planning.names.evaluation import Evaluation
@@ -20,22 +20,17 @@ from nexusform.planning.names.setting import PreparedBodies, setting_for
 from nexusform.planning.request import PlanRequest
 from nexusform.plans.plan import Action, InventoryRead, Plan
 from nexusform.ports import (
-    ChangeRequest,
     MindsTerms,
-    ObjectKey,
     Provider,
-    ProviderAnswer,
     ProviderProblem,
-    ReadAnswer,
-    ReadRequest,
     ReadsCaptures,
     RemembersObjects,
-    StepWaits,
 )
 from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
+from nexusform.workflow.opening.discreet import HIDDEN, discreet
 from nexusform.workflow.opening.place import Place
 
 # How inventories are named that providers read.
@@ -74,9 +69,9 @@ def make_providers(
                 continue
             provider = kind.make(settings, place.directory, leaving, place.confinement)
             _prepare(provider, key, request.state, place)
-            made[key] = _Discreet(provider) if sensitive else provider
+            made[key] = discreet(provider) if sensitive else provider
         except ProviderProblem as problem:
-            detail = _HIDDEN if sensitive else str(problem)
+            detail = HIDDEN if sensitive else str(problem)
             problems.append(error("invalid-provider-configuration", detail, block.span, block=_header(block)))
     if DEFAULT_PROVIDER not in request.configuration.root.providers:
         simulated = PROVIDERS[DEFAULT_PROVIDER]
@@ -111,59 +106,6 @@ def strange_addresses(
         )
         for name in named
     ]
-
-
-_HIDDEN: Final = (
-    "What the provider says is not shown: a setting of it is sensitive, and the words may hold it. "
-    "nonsensitive() shows them while you look."
-)
-
-
-@contextmanager
-def _without_words() -> Iterator[None]:
-    """Problems go on as they are, but for their words."""
-    try:
-        yield
-    except StepWaits:
-        raise StepWaits(_HIDDEN) from None
-    except ProviderProblem as problem:
-        raise ProviderProblem(_HIDDEN, exists=problem.exists, attributes=problem.attributes) from None
-
-
-class _Discreet:
-    """A provider with sensitive settings: what it says of problems is not passed on."""
-
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-        self.name = provider.name
-        self.sends = provider.sends
-        self.observes = provider.observes
-
-    def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-        with _without_words():
-            return self._provider.read(requests)
-
-    def create(self, request: ChangeRequest) -> ProviderAnswer:
-        with _without_words():
-            return self._provider.create(request)
-
-    def update(self, request: ChangeRequest) -> ProviderAnswer:
-        with _without_words():
-            return self._provider.update(request)
-
-    def delete(self, request: ChangeRequest) -> None:
-        with _without_words():
-            self._provider.delete(request)
-
-    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        with _without_words():
-            return self._provider.find(resource_type, object_id)
-
-    def remarks(self) -> list[Problem]:
-        return self._provider.remarks()
-
-    def captures(self) -> list[tuple[str, str]]:
-        return self._provider.captures() if isinstance(self._provider, ReadsCaptures) else []
 
 
 def provider_problems(request: PlanRequest) -> list[Diagnostic]:
@@ -289,7 +231,7 @@ def stand_already(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnos
         try:
             stands = provider.observes and provider.find(change.address.type, change.id) is not None
         except ProviderProblem as problem:
-            return [error("reading-what-stands-failed", str(problem))]
+            return [*problems, error("reading-what-stands-failed", str(problem))]
         if not stands:
             continue
         detail = (

@@ -55,7 +55,8 @@ def judged(
         try:
             said = provider.judge([_request_of(change, flaw_of(change)) for change in changes])
         except ProviderProblem as problem:
-            return [error("reading-what-stands-failed", str(problem))]
+            diagnostics.append(error("reading-what-stands-failed", str(problem)))
+            continue
         for number, each in said:
             change = changes[number]
             about = {"block": change.block, "brief": each.brief}

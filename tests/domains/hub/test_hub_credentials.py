@@ -81,3 +81,21 @@ def test_kubeconfigs_that_are_named_and_not_there_are_not_replaced_by_the_one_at
     assert "None of the kubeconfigs is there that KUBECONFIG names." in said
     monkeypatch.setenv("KUBECONFIG", f"gone:{tmp_path}/.kube/config")
     assert told("plan")[0] == 0
+
+
+def test_a_hub_with_sensitive_settings_judges_and_its_words_are_not_passed_on(hub: Front, told: Told) -> None:
+    write()
+    main = Path("main.nf.hcl")
+    secret = 'variable "t" {\n  sensitive = true\n  default   = "30m"\n}\n'
+    main.write_text(main.read_text().replace('"30m"', "var.t") + secret)
+    code, said = told("plan")
+    assert code == 0, said
+    assert "Judged: What the provider says is not shown" in said
+    hub.faults = lambda method, _path: 403 if method == "PATCH" else None
+    code, said = told("plan")
+    assert (code, "The hub refuses this" in said) == (1, True), said
+    assert "What the provider says is not shown" in said
+    hub.faults = lambda _method, _path: None
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "2 of 2 predictions came true." in said
