@@ -98,6 +98,8 @@ class Hub:
         self._pace = pace or Pace()
         account = _account(way)
         self._client, self.server = _client(account), account.server
+        self._former: list[Client] = []  # whose credentials ran out; others may still wait for their answers
+        self._renewing = Lock()
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovering = Lock()
         self._sending = Semaphore(_AT_ONCE)
@@ -108,7 +110,8 @@ class Hub:
     def close(self) -> None:
         """Give the connections back."""
         self.closed = True
-        self._client.close()
+        for client in (*self._former, self._client):
+            client.close()
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -251,13 +254,13 @@ class Hub:
         patience = _PATIENCE if self._has_answered else _FIRST_PATIENCE
         until, wait, renewed = self._pace.now() + patience, 0.5, False
         while True:
+            client = self._client
             try:
-                return self._ask(method, path, query, body, content_type)
+                return self._ask(client, method, path, query, body, content_type)
             except Refused as refused:
                 if refused.kind is Refusal.NOT_SIGNED_IN and not renewed:
                     renewed = True
-                    self._client.close()
-                    self._client = _client(_account(self._way))  # credentials are read anew
+                    self._renew(client)
                     continue
                 if refused.kind is Refusal.SILENT_WEBHOOK and "dryRun" in query:
                     until = self._patient_until()
@@ -271,6 +274,15 @@ class Hub:
                 self._pace.sleep(wait)
             wait = min(wait * 2, 15.0)
 
+    def _renew(self, refused: Client) -> None:
+        """Read the credentials anew, once for all who were refused with the former ones. Raises
+        HubProblem.
+        """
+        with self._renewing:
+            if self._client is refused and not self.closed:
+                self._client = _client(_account(self._way))
+                self._former.append(refused)
+
     def _patient_until(self) -> float:
         """Until when dry runs are asked again that a webhook did not answer."""
         self._silent_since = self._silent_since or self._pace.now()
@@ -278,6 +290,7 @@ class Hub:
 
     def _ask(
         self,
+        client: Client,
         method: str,
         path: str,
         query: Mapping[str, str],
@@ -289,11 +302,9 @@ class Hub:
         headers = {"Accept": _JSON, "Content-Type": content_type}
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         try:
-            request = self._client.build_request(
-                method, path, params=dict(query), content=content, headers=headers
-            )
+            request = client.build_request(method, path, params=dict(query), content=content, headers=headers)
             with self._sending:
-                answer = self._client.send(request)
+                answer = client.send(request)
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
             raise HubProblem(f"{self.server} cannot be asked: {_first_line(problem)}.") from None
         log("debug", "hub answered", method=method, path=path, status=answer.status_code)
