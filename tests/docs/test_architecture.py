@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ from nexusform.domain_table import domains
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
 from nexusform.scheduling.racks.vms import Demand, StandingVm, VmName
+from tests.docs.documented_domains import documented_domains, of_documented_domains
 from tests.rendering.real_plans import nexusform, repaired
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -131,6 +133,7 @@ def constructions(name: str) -> Iterator[str]:
                 yield str(file.relative_to(PACKAGE))
 
 
+@of_documented_domains
 def test_only_state_and_the_plan_make_the_record_of_a_vm() -> None:
     assert set(constructions("PlacedVm")) == MAKERS
 
@@ -150,6 +153,7 @@ def followed(directory: Path, monkeypatch: pytest.MonkeyPatch, *commands: Sequen
     return {entry_of(module) for module in seen}
 
 
+@of_documented_domains
 def test_the_table_names_every_module_from_text_to_a_line_in_a_pull_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +167,7 @@ def test_the_table_names_every_module_from_text_to_a_line_in_a_pull_request(
     assert len(seen) <= MOST_MODULES
 
 
+@of_documented_domains
 def test_the_other_table_names_the_modules_of_the_other_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,9 +179,8 @@ def test_the_other_table_names_the_modules_of_the_other_reports(
 
 def test_the_page_names_every_domain_and_every_room_of_the_engine() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    section = page.partition("## The domains\n")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| `")]
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert named == set(domains())
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    known = next(each["layers"] for each in layers if each["name"].startswith("Domains know one another"))
+    assert set(domains()) <= documented_domains() == set(re.findall(r"\w+", " ".join(known)))
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} - {"domains"}
     assert rooms <= set(re.findall(r"`(\w+)/`", page))

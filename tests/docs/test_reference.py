@@ -14,6 +14,7 @@ import pytest
 from nexusform.advice.registry import RULE_IDS
 from nexusform.cli.main import run
 from tests.docs import reference_pages
+from tests.docs.documented_domains import of_documented_domains
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,11 +47,13 @@ def test_every_type_has_its_page(name: str) -> None:
     assert path.read_text() == _type_pages()[name]
 
 
+@of_documented_domains
 def test_no_page_is_of_a_type_that_is_gone() -> None:
     directory = ROOT / "docs" / "reference"
     assert {f"types/{path.name}" for path in directory.glob("types/*")} == set(_type_pages())
 
 
+@of_documented_domains
 @pytest.mark.parametrize("name", list(_pages()))
 def test_reference_page_is_what_the_product_says(name: str) -> None:
     page = _pages()[name]()
