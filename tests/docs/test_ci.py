@@ -19,6 +19,7 @@ from nexusform.cli.commands import Command, Flag
 from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
 from tests import commands
+from tests.docs.documented_domains import of_documented_domains
 from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, inside, nexusform, planned, repaired
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
@@ -251,6 +252,7 @@ def predicted(workspace: Path, **variables: str) -> subprocess.CompletedProcess[
     return bash(workspace, script, NF_CONFINE=str(EXAMPLES), **terms)
 
 
+@of_documented_domains
 def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
     done = predicted(workspace)
     assert (done.returncode, outputs(workspace)) == (0, {"exitcode": "0"}), done.stdout
@@ -259,6 +261,7 @@ def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
     assert "NC\\_P46\\_224\\_v1" in comment
 
 
+@of_documented_domains
 @pytest.mark.parametrize(
     ("terms", "told"),
     [
@@ -311,6 +314,7 @@ def test_python_in_the_gitlab_template_is_python() -> None:
 # --- what all of them say ----------------------------------------------------------------------
 
 
+@of_documented_domains
 def test_every_command_and_flag_exists() -> None:
     import click
 

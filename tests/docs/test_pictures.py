@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.docs.documented_domains import of_documented_domains
+
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 OLD = "the pictures are old: python packaging/pictures.py"
@@ -33,6 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@of_documented_domains
 def test_the_pictures_show_what_is_printed(place: Path) -> None:
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         _module().draw(place, PICTURES)
@@ -46,6 +49,7 @@ def test_every_picture_is_small_and_used() -> None:
     assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < 300_000
 
 
+@of_documented_domains
 @pytest.mark.skipif(_module().CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)")
 def test_the_script_draws_them(place: Path, tmp_path: Path) -> None:
     _module().draw(place, tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from nexusform.cli.commands import Command, LazyGroup
 from nexusform.cli.main import ROOT as PROGRAM
 from tests import commands
+from tests.docs.documented_domains import of_documented_domains
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")])
@@ -32,6 +33,7 @@ def test_the_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
         assert any(each.startswith(line) for each in printed), f"not printed, or not in this order: {line}"
 
 
+@of_documented_domains
 def test_the_excerpt_of_a_terraform_plan_is_printed_by_its_command(tmp_path: Path) -> None:
     where = tmp_path / "example"
     shutil.copytree(ROOT / "examples" / "terraform-plan", where)
@@ -54,6 +56,7 @@ def test_no_command_of_an_example_overwrites_what_it_ships() -> None:
             assert not (page.parent / name).exists(), f"{page}: {name}"
 
 
+@of_documented_domains
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_and_flags_of_console_blocks_exist(page: Path) -> None:
     import click

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
+from tests.docs.documented_domains import of_documented_domains
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```hcl\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
 PRINTED = re.findall(r"```console\n\$ nexusform test\n(.*?)```", PAGE, re.DOTALL)
 
 
+@of_documented_domains
 def test_the_page_is_true(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -27,6 +29,7 @@ def test_the_page_is_true(
     assert [capsys.readouterr().out] == PRINTED
 
 
+@of_documented_domains
 def test_every_argument_that_run_blocks_take_is_named() -> None:
     from nexusform.domains.testing.configuration.testing_blocks import FILE_FACE, RUN_FACE
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import commands
+from tests.docs.documented_domains import of_documented_domains
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 FIRST_HOUR = TUTORIAL.with_name("first-hour.md")
@@ -18,10 +19,12 @@ BROWNFIELD = Path(__file__).parents[2] / "examples" / "brownfield"
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@of_documented_domains
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     assert _follow(TUTORIAL, tmp_path) >= 7
 
 
+@of_documented_domains
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_a_guide_does_what_it_says(page: Path, tmp_path: Path) -> None:
     assert _follow(page, tmp_path) >= 2
@@ -47,6 +50,7 @@ def _follow(page: Path, directory: Path) -> int:
     return ran
 
 
+@of_documented_domains
 def test_the_first_hour_does_what_it_says(tmp_path: Path) -> None:
     shutil.copytree(BROWNFIELD / "export", tmp_path / "export")
     site = tmp_path / "site.nf.hcl"
