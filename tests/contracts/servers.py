@@ -102,7 +102,7 @@ def s3_server() -> Iterator[str]:
         missing("moto's server is not installed (pip install 'nexusform[dev]')")
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="nexusform-s3-") as folder:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        command = [sys.executable, str(Path(__file__).with_name("s3_service.py")), str(port)]
         with running(command, port, Path(folder)):
             yield f"http://127.0.0.1:{port}"
 

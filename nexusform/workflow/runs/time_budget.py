@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -65,6 +65,7 @@ def _by_thread(seconds: int, refusal: Refused) -> Iterator[None]:
     planning = threading.get_ident()
     ended = threading.Event()
     speaking = threading.Lock()
+    spoken = False
 
     class Over(Refused):
         """What is raised elsewhere is made there, without arguments."""
@@ -73,6 +74,7 @@ def _by_thread(seconds: int, refusal: Refused) -> Iterator[None]:
             super().__init__(*refusal.diagnostics)
 
     def watch() -> None:
+        nonlocal spoken
         wait, waits = float(seconds), _PATIENCE
         while not ended.wait(wait):
             wait = _AGAIN
@@ -81,6 +83,7 @@ def _by_thread(seconds: int, refusal: Refused) -> Iterator[None]:
                 continue
             with speaking:
                 if not ended.is_set():
+                    spoken = True
                     _raise_in(planning, Over)
 
     threading.Thread(target=watch, daemon=True, name="nexusform: time budget").start()
@@ -88,17 +91,30 @@ def _by_thread(seconds: int, refusal: Refused) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        with speaking:  # what was raised and has not come yet is taken back
-            _raise_in(planning, None)
+        with speaking:
+            if spoken:
+                _let_come(planning)
 
 
-def _raise_in(thread: int, kind: type[Refused] | None) -> None:
-    """Have a thread raise an exception at its next step; with None none any more."""
+class _Nothing(BaseException):
+    """What is raised in place of what has not come yet."""
+
+
+def _let_come(thread: int) -> None:
+    """See to it that nothing raised in this very thread comes later on. An interpreter that is told to raise
+    nothing any more goes on looking for it at every step (CPython 3.11), so something else comes, and comes here.
+    """
+    with suppress(_Nothing):
+        _raise_in(thread, _Nothing)
+        while True:
+            pass
+
+
+def _raise_in(thread: int, kind: type[BaseException]) -> None:
+    """Have a thread raise an exception at its next step, in place of one that has not come yet."""
     import ctypes
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(kind) if kind is not None else None
-    )
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
 
 
 def _is_ours(frame: FrameType | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -62,3 +63,20 @@ def test_what_is_taken_for_a_problem_of_its_own_is_said_again() -> None:
     thread.start()
     thread.join()
     assert told == ["taken", "taken"] or told[-1] == "ended"
+
+
+def test_an_interpreter_works_on_as_before_once_a_plan_was_made_in_time() -> None:
+    """CPython 3.11 looks at every step for what was raised and taken back, and under a profiler never ends."""
+    told: list[str] = []
+
+    def profiled() -> None:
+        spend(600, 0.1, told)
+        sys.setprofile(lambda *_: None)
+        busy(0.1)
+        sys.setprofile(None)
+        told.append("profiled")
+
+    thread = threading.Thread(target=profiled, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert told == ["done", "profiled"]
