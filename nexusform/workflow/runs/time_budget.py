@@ -102,7 +102,7 @@ class _Nothing(BaseException):
 
 def _let_come(thread: int) -> None:
     """See to it that nothing raised in this very thread comes later on. An interpreter that is told to raise
-    nothing any more goes on looking for it at every step (CPython 3.11), so something else comes, and comes here.
+    nothing any more goes on looking for it at every step (CPython 3.11), so something else comes, and here.
     """
     with suppress(_Nothing):
         _raise_in(thread, _Nothing)

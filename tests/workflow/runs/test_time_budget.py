@@ -66,7 +66,7 @@ def test_what_is_taken_for_a_problem_of_its_own_is_said_again() -> None:
 
 
 def test_an_interpreter_works_on_as_before_once_a_plan_was_made_in_time() -> None:
-    """CPython 3.11 looks at every step for what was raised and taken back, and under a profiler never ends."""
+    """CPython 3.11 looks at every step for what was taken back, and under a profiler never ends."""
     told: list[str] = []
 
     def profiled() -> None:
