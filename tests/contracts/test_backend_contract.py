@@ -425,13 +425,18 @@ def test_a_name_that_could_lead_elsewhere_is_refused(backend: StateBackend, name
 # --- across processes ---------------------------------------------------------------------------
 
 WORKER = """
-import os, socket, sys, time
+import importlib, os, socket, sys, time
 from nexusform.backends.registry import BACKENDS
 from nexusform.backends.backend_kind import Directories
 from nexusform.state_ports import BackendProblem, LockHeld, LockInfo
 
 kind, directory, settings, task = sys.argv[1], sys.argv[2], eval(sys.argv[3]), sys.argv[4]
-backend = BACKENDS[kind].open(settings, Directories(directory, directory + "/.nexusform"))
+if task == "crowd":
+    # What is about to fork only loads: a thread that signs in may hold a lock that no child could ever take.
+    for module in {"s3": ["boto3"], "azurerm": ["azure.storage.blob"], "postgres": ["psycopg"]}.get(kind, ()):
+        importlib.import_module(module)
+else:
+    backend = BACKENDS[kind].open(settings, Directories(directory, directory + "/.nexusform"))
 me = f"id-{os.getpid()}"
 info = LockInfo(me, "apply", "me", "0", "now", "p", socket.gethostname(), os.getpid())
 

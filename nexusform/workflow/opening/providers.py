@@ -30,7 +30,6 @@ from nexusform.providers.registry import PROVIDERS, ProviderKind
 from nexusform.source import Span
 from nexusform.state.objects import ObjectState, State
 from nexusform.values import UNKNOWN
-from nexusform.workflow.opening.discreet import HIDDEN, discreet
 from nexusform.workflow.opening.place import Place
 
 # How inventories are named that providers read.
@@ -69,14 +68,26 @@ def make_providers(
                 continue
             provider = kind.make(settings, place.directory, leaving, place.confinement)
             _prepare(provider, key, request.state, place)
-            made[key] = discreet(provider) if sensitive else provider
+            made[key] = _discreet(provider) if sensitive else provider
         except ProviderProblem as problem:
-            detail = HIDDEN if sensitive else str(problem)
+            detail = _hidden() if sensitive else str(problem)
             problems.append(error("invalid-provider-configuration", detail, block.span, block=_header(block)))
     if DEFAULT_PROVIDER not in request.configuration.root.providers:
         simulated = PROVIDERS[DEFAULT_PROVIDER]
         made[DEFAULT_PROVIDER] = simulated.make({}, place.directory, leaving, place.confinement)
     return made, problems
+
+
+def _discreet(provider: Provider) -> Provider:
+    from nexusform.workflow.opening.discreet import discreet
+
+    return discreet(provider)
+
+
+def _hidden() -> str:
+    from nexusform.workflow.opening.discreet import HIDDEN
+
+    return HIDDEN
 
 
 def _prepare(provider: Provider, key: str, state: State, place: Place) -> None:
