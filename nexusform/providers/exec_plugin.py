@@ -17,6 +17,7 @@ from msgspec import Struct
 
 _HEARS: Final = "KUBERNETES_EXEC_INFO"
 _NOT_SIGNED_IN: Final = 401
+_SECONDS: Final = 60  # that it may take: somebody whom it asks to sign in would not see that
 
 
 class PluginProblem(Exception):
@@ -38,7 +39,19 @@ class ExecPlugin(Struct, frozen=True):
         name = Path(self.words[0]).name
         environment = {**os.environ, **self.environment, _HEARS: self._heard()}
         try:
-            ended = subprocess.run(self.words, env=environment, capture_output=True, check=False)  # noqa: S603
+            ended = subprocess.run(  # noqa: S603
+                self.words,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise PluginProblem(
+                f"{name}, which signs in, is not done within {_SECONDS} s. Does it wait for a person? "
+                "Sign in with it by hand first."
+            ) from None
         except OSError as problem:
             raise PluginProblem(f"{name}, which signs in, cannot be run: {problem}") from None
         if ended.returncode:

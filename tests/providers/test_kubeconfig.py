@@ -197,6 +197,16 @@ def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str,
     assert str(raised.value) == said
 
 
+def test_a_plug_in_that_waits_for_a_person_is_given_up(
+    tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.providers.exec_plugin._SECONDS", 1)
+    path = asking(tmp_path, server[0], plug_in(tmp_path, "exec sleep 30"))
+    with http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
+        client.get("/")
+    assert str(raised.value).startswith("plug-in, which signs in, is not done within 1 s. Does it wait")
+
+
 def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
     import ssl
 

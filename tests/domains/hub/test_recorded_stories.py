@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,16 +37,20 @@ THINNED = (
 pytestmark = pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
 
 
+def played(bed: Front, events: list[Any]) -> tuple[Any, Any]:
+    """What came about of each object when a story was played, and what was recorded."""
+    of_events = story.Story(events, bed)
+    of_events.seed()
+    expected = story.recorded(of_events, events)
+    since = story.versions(bed, {kind for kind, _, _ in expected})
+    of_events.play()
+    assert [each for each in of_events.answers if each[1] != each[2]] == []
+    return story.told(of_events, bed, since, set(expected)), expected
+
+
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story_is_told_as_it_was_recorded(bed: Front, name: str) -> None:
-    events = json.loads((Path(CASES) / f"{name}.json").read_text())["events"]
-    played = story.Story(events, bed)
-    played.seed()
-    expected = story.recorded(played, events)
-    since = story.versions(bed, {kind for kind, _, _ in expected})
-    played.play()
-    assert [each for each in played.answers if each[1] != each[2]] == []
-    came = story.told(played, bed, since, set(expected))
+    came, expected = played(bed, json.loads((Path(CASES) / f"{name}.json").read_text())["events"])
     for key, seen in expected.items():
         for number, (one, other) in enumerate(zip(came.get(key, []), seen, strict=False)):
             assert one == other, (key, number)
@@ -56,14 +61,7 @@ def test_a_story_is_told_as_it_was_recorded(bed: Front, name: str) -> None:
 def test_what_is_left_of_a_thinned_story_comes_about_in_its_order(bed: Front, name: str) -> None:
     recording = json.loads((Path(CASES) / f"{name}.json").read_text())
     assert recording["thinned"]
-    events = story.with_times(recording["events"])
-    played = story.Story(events, bed)
-    played.seed()
-    expected = story.recorded(played, events)
-    since = story.versions(bed, {kind for kind, _, _ in expected})
-    played.play()
-    assert [each for each in played.answers if each[1] != each[2]] == []
-    came = story.told(played, bed, since, set(expected))
+    came, expected = played(bed, story.with_times(recording["events"]))
     for key, seen in expected.items():
         assert story.missed(came.get(key, []), seen) == [], key
         assert came[key][-1].as_thinned() == seen[-1].as_thinned(), key

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -179,7 +180,7 @@ def _delete_by_client(kubeconfig: Path, names: Sequence[str]) -> None:
 
 def _delete_node(client: Client, name: str) -> None:
     """Raises ProviderProblem."""
-    path = f"/api/v1/nodes/{name}"
+    path = f"/api/v1/nodes/{quote(name, safe='')}"
     try:
         cordon = {"spec": {"unschedulable": True}}
         answer = client.patch(path, json=cordon, headers={"Content-Type": _MERGE})
