@@ -91,8 +91,9 @@ class Problem(Struct, frozen=True):
 
     `path` leads to it inside the value (() = all of it); of the text of a `file`, `line` and `column` say
     where instead (from 1, 0 = all of it), and `line` also of the text at the end of a path. `id`, `headline`
-    and `brief` are as in `diagnostic`. Who knows the configuration makes a Diagnostic of it, at the line
-    where the value or the file is given.
+    and `brief` are as in `diagnostic`. `about` is the address of the instance that a remark is about and
+    with which it goes, "" for none. Who knows the configuration makes a Diagnostic of it, at the line where
+    the value or the file is given.
     """
 
     path: tuple[str | int, ...]
@@ -104,6 +105,7 @@ class Problem(Struct, frozen=True):
     line: int = 0
     column: int = 0
     brief: str = ""
+    about: str = ""
 
     @property
     def where(self) -> str:

@@ -455,6 +455,10 @@ class TellsVerdict(Protocol):
         """What the other side made of the plan that was judged last, in sentences; "" for nothing."""
         ...
 
+    def unasked(self, requests: Sequence[ChangeRequest], why: str) -> list[tuple[int, Problem]]:
+        """What is to be said where a run asks nobody about changes, each with the number of one of them."""
+        ...
+
 
 @runtime_checkable
 class FollowsPlans(Protocol):

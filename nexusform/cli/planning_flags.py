@@ -47,6 +47,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         return PlanOptions(
             mode=self.mode,
             refresh=self.refresh,
+            unasked="" if self.refresh else "-refresh=false asks no provider",
             targets=(*self.target, *_addresses(self.target_file)),
             excludes=(*self.exclude, *_addresses(self.exclude_file)),
             replaces=self.replace,

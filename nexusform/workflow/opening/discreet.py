@@ -95,6 +95,9 @@ class _TellsVerdict(_Discreet):
     def verdict(self) -> str:
         return HIDDEN if self._provider.verdict() else ""
 
+    def unasked(self, requests: Sequence[ChangeRequest], why: str) -> list[tuple[int, Problem]]:
+        return cast("list[tuple[int, Problem]]", self._provider.unasked(requests, why))
+
 
 class _FollowsPlans(_Discreet):
     def follow(self, answers: Mapping[str, str]) -> None:

@@ -210,12 +210,16 @@ def managed_objects(state: State) -> Iterator[tuple[str, str]]:
             yield address.type, str(instance.current.attributes.get("id"))
 
 
-def remarks(providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """What providers say of what they read."""
-    diagnostics: list[Diagnostic] = []
-    for provider in providers.values():
-        diagnostics += map(diagnostic_of, provider.remarks())
-    return diagnostics
+def remarks(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+    """What providers say of what they read, beside what the plan says and of what it lets stand."""
+    told = {(each.id, each.brief) for each in plan.diagnostics}
+    leaving = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
+    return [
+        diagnostic_of(problem)
+        for provider in providers.values()
+        for problem in provider.remarks()
+        if (problem.id, problem.brief) not in told and problem.about not in leaving
+    ]
 
 
 def captures_read(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:

@@ -6,14 +6,14 @@ anybody means: it is left out, and whoever asks the other side says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
 from nexusform.address import AddressProblem, parse_address
 from nexusform.configuration.declared.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics import Diagnostic, Severity, diagnostic, error
+from nexusform.diagnostics import Diagnostic, Problem, Severity, diagnostic, error
 from nexusform.graph import reached
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.preparation.order import resource_blocks
@@ -49,7 +49,7 @@ def judged(
     for name, provider in providers.items():
         if not isinstance(provider, JudgesPlans):
             continue
-        changes = [one for one in result.plan.changes if one.provider == name and one.action in _SENT]
+        changes = _changes_of(result, name)
         if not isinstance(provider, TellsVerdict):
             changes = [one for one in changes if not flaw_of(one)]
         try:
@@ -57,11 +57,32 @@ def judged(
         except ProviderProblem as problem:
             diagnostics.append(error("reading-what-stands-failed", str(problem)))
             continue
-        for number, each in said:
-            change = changes[number]
-            about = {"block": change.block, "brief": each.brief}
-            diagnostics.append(diagnostic(each.severity, each.id, each.detail, change.source, **about))
+        diagnostics += _of_changes(changes, said)
     return diagnostics
+
+
+def unasked(result: PlanResult, providers: Mapping[str, Provider], why: str) -> list[Diagnostic]:
+    """What those that nobody asks say to that. `why` nobody does, in a sentence without its full stop."""
+    diagnostics: list[Diagnostic] = []
+    for name, provider in providers.items():
+        if isinstance(provider, TellsVerdict):
+            changes = _changes_of(result, name)
+            requests = [_request_of(change, "") for change in changes]
+            diagnostics += _of_changes(changes, provider.unasked(requests, why))
+    return diagnostics
+
+
+def _changes_of(result: PlanResult, provider: str) -> list[Change]:
+    """What a provider is to write."""
+    return [one for one in result.plan.changes if one.provider == provider and one.action in _SENT]
+
+
+def _of_changes(changes: Sequence[Change], said: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
+    """What a provider says of changes, at the place where each is written."""
+    for number, each in said:
+        change = changes[number]
+        about = {"block": change.block, "brief": each.brief}
+        yield diagnostic(each.severity, each.id, each.detail, change.source, **about)
 
 
 def verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:

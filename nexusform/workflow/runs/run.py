@@ -54,13 +54,15 @@ class Notices(Struct, frozen=True):
 class PlanOptions(Struct, frozen=True):
     """What shapes a plan; see PlanRequest.
 
-    `generate_config_out` is the file for the configuration of what import blocks name and the
+    `unasked` says, of a run without `refresh`, why nobody is asked what they make of it; "" where none
+    expects that. `generate_config_out` is the file for the configuration of what import blocks name and the
     configuration lacks, "" for none. `now` is the time that the plan takes as now, "" for the present.
     `adopting` are objects to take over beside those of import blocks.
     """
 
     mode: Mode = Mode.NORMAL
     refresh: bool = True
+    unasked: str = ""
     targets: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
@@ -122,20 +124,28 @@ class Run(Struct):
         with logged("info", "plan made", mode=options.mode):
             taken = {**request.imports, **imported, **options.adopting}
             result = make_plan(replace(request, imports=taken))
-        refusals = stand_already(result.plan, self.providers) if options.refresh else []
-        if options.refresh and any(isinstance(each, JudgesPlans) for each in self.providers.values()):
-            from nexusform.workflow.runs.judging import judged, verdicts
-
-            refusals += judged(result, self.providers, self.project.configuration, refusals)
-            result = replace(result, plan=replace(result.plan, judgements=verdicts(self.providers)))
-        said += refusals
-        if options.refresh:
-            # What a plan foretells of an object its provider may see there, too.
-            told = {(each.id, each.brief) for each in result.plan.diagnostics}
-            said += [each for each in remarks(self.providers) if (each.id, each.brief) not in told]
+        result, judgements = self._judged(result, options)
+        said += judgements
         inventories = (*result.plan.inventories, *captures_read(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         return self._concluded(result, said)
+
+    def _judged(self, result: PlanResult, options: PlanOptions) -> tuple[PlanResult, list[Diagnostic]]:
+        """The plan with what those that it is for make of it."""
+        asked = any(isinstance(each, JudgesPlans) for each in self.providers.values())
+        if not options.refresh:
+            if not asked or not options.unasked:
+                return result, []
+            from nexusform.workflow.runs.judging import unasked
+
+            return result, unasked(result, self.providers, options.unasked)
+        said = stand_already(result.plan, self.providers)
+        if asked:
+            from nexusform.workflow.runs.judging import judged, verdicts
+
+            said += judged(result, self.providers, self.project.configuration, said)
+            result = replace(result, plan=replace(result.plan, judgements=verdicts(self.providers)))
+        return result, [*said, *remarks(result.plan, self.providers)]
 
     def _failed(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
         """No plan: all that state has stays."""

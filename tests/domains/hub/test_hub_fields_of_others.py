@@ -62,6 +62,7 @@ def test_what_others_set_beside_us_is_one_note_and_no_change(hub: Front, told: T
     assert words in Path("plan.md").read_text()
     (note,) = json.loads(told("show", "-json", "x.nfplan")[1])["diagnostics"]
     assert (note["id"], note["level"]) == ("fields-of-others", "note")
+    assert "fields-of-others" not in told("plan", "-destroy")[1]
 
 
 def test_a_change_of_ours_leaves_what_others_set_and_is_foretold_beside_it(hub: Front, told: Told) -> None:

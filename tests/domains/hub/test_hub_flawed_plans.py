@@ -84,3 +84,23 @@ def test_what_nobody_can_attribute_keeps_the_hub_from_being_asked_and_is_said(hu
     code, said = told("plan")
     assert (code, OTHERS in said) == (1, False), said
     assert "web (the plan is in error (Invalid value for variable))" in told("plan", "-details")[1]
+
+
+@pytest.mark.parametrize(
+    ("judge", "code", "severity"), [("auto", 0, "Warning"), ("require", 1, "Error"), ("off", 0, "")]
+)
+def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
+    hub: Front, told: Told, judge: str, code: int, severity: str
+) -> None:
+    write()
+    text = Path("main.nf.hcl").read_text()
+    settings = f'{{\n  judge = "{judge}"\n  timeout = "30m"\n}}'
+    Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', settings))
+    hub.log.clear()
+    ended, said = told("plan", "-refresh=false", "-details")
+    words = "The hub was not asked what it makes of 2 changes: -refresh=false asks no provider."
+    assert (ended, words in said, f"{severity}: Not judged" in said) == (code, bool(severity), bool(severity))
+    assert [entry for entry in hub.log if entry[0] != "GET"] == []
+    told("apply", "-auto-approve")
+    ended, said = told("plan", "-refresh=false", "-detailed-exitcode")
+    assert (ended, "Not judged" in said) == (0, False), said

@@ -100,3 +100,75 @@ def test_the_hub_says_of_what_it_holds_anew_that_it_is_otherwise(hub: Front, tol
     made_anew(hub)
     code, said = told("reconcile", "-from=hub")
     assert code == 2, said
+
+
+def settings_anew(hub: Front, value: str) -> dict[str, Any]:
+    """The ConfigMap of the manifest, deleted and made anew by somebody else."""
+    settings = hub.get("ConfigMap", "settings", "web")
+    assert settings is not None
+    names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
+    hub.remove(settings)
+    hub.act()
+    return hub.put({**names, "data": {"a": value}}, "kubectl-create")
+
+
+def test_an_object_of_a_manifest_that_others_made_anew_is_neither_written_over_nor_deleted(
+    hub: Front, told: Told
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    assert told("plan", "-detailed-exitcode")[0] == 0
+    again = settings_anew(hub, "1")
+    code, said = told("plan")
+    words = "the ConfigMap web/settings that nexusform made is gone; the one on the hub was made at"
+    assert (code, said.count(words)) == (1, 1), said
+    assert "or write over it: nexusform apply -take-ownership." in said
+    hub.log.clear()
+    code, said = told("destroy", "-auto-approve")
+    assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was made anew on the hub" in said) == (
+        0,
+        True,
+    )
+    assert [path for _, path in written(hub) if "configmaps" in path] == []
+    settings = hub.get("ConfigMap", "settings", "web")
+    assert settings is None or settings["metadata"]["uid"] == again["metadata"]["uid"]
+
+
+def test_whoever_takes_ownership_writes_over_an_object_of_a_manifest(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    again = settings_anew(hub, "2")
+    code, said = told("apply", "-auto-approve", "-take-ownership")
+    assert (code, "; it is taken over" in said) == (0, True), said
+    settings = hub.get("ConfigMap", "settings", "web")
+    assert settings is not None
+    assert (settings["data"], settings["metadata"]["uid"]) == ({"a": "1"}, again["metadata"]["uid"])
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "made-anew" in said) == (0, False), said
+
+
+def test_a_saved_plan_does_not_delete_what_was_made_anew_since(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    text = Path("main.nf.hcl").read_text()
+    part = text[text.index("    ---\n") : text.index("  Y\n")]
+    Path("main.nf.hcl").write_text(text.replace(part, ""))
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    again = settings_anew(hub, "1")
+    code, said = told("apply", "x.nfplan")
+    words = "ConfigMap web/settings was made anew by others since the plan, and stays"
+    assert (code, words in said) == (0, True), said
+    settings = hub.get("ConfigMap", "settings", "web")
+    assert settings is not None
+    assert settings["metadata"]["uid"] == again["metadata"]["uid"]
+
+
+def test_who_leaves_the_writing_to_others_has_theirs_whenever_it_was_made(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    text = Path("main.nf.hcl").read_text()
+    settings = '{\n  timeout = "30m"\n  read_only = true\n}'
+    Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', settings))
+    settings_anew(hub, "1")
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "made-anew" in said) == (0, False), said

@@ -46,7 +46,8 @@ class FleetHub:
         """Objects that others made anew, rollouts that stop, placements that the hub is not done with
         although no apply waits for them, and fields that others set.
         """
-        said = [each for address, each in self._seen.made_anew.items() if address not in self._standing]
+        anew = self._seen.made_anew.items()
+        said = [one for address, each in anew if address not in self._standing for one in each.values()]
         said += self._seen.stopped.values()
         said += [
             Problem(
@@ -56,6 +57,7 @@ class FleetHub:
                 "these clusters.",
                 Severity.WARNING,
                 brief=f"{address}: {words}",
+                about=address,
             )
             for address, words in self._seen.under_way.items()
         ]
@@ -90,6 +92,10 @@ class FleetHub:
     def verdict(self) -> str:
         """What the hub made of the plan that was judged last."""
         return self._verdict
+
+    def unasked(self, requests: Sequence[ChangeRequest], why: str) -> list[tuple[int, Problem]]:
+        """What is to be said of a plan for which nobody asks the hub."""
+        return Judging(self._asked, self._terms, self._seen.made_anew).unasked(requests, why)
 
     def create(self, request: ChangeRequest) -> ProviderAnswer:
         """Make it, or go on making it. Raises ProviderProblem."""

@@ -36,10 +36,10 @@ Finding = tuple[int, Problem]
 class Judging:
     """One look of a hub at the changes of a plan."""
 
-    def __init__(self, asked: Asked, terms: Terms, made_anew: Mapping[str, Problem]) -> None:
+    def __init__(self, asked: Asked, terms: Terms, made_anew: Mapping[str, Mapping[str, Problem]]) -> None:
         self._asked = asked
         self._terms = terms
-        self._others = made_anew  # what others made anew, by address
+        self._others = made_anew  # what others made anew, by address and title
         self._namespaces: set[str] = set()  # that come with the plan
         self._groups: set[str] = set()  # of CustomResourceDefinitions that come with the plan
         self._standing: dict[str, dict[str, Any] | None] = {}  # by path, of those that were listed
@@ -47,8 +47,8 @@ class Judging:
 
     def judge(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """What is to be said of changes, each with its number."""
-        numbers = [n for n, request in enumerate(requests) if request.key.type not in APPROVALS]
-        if not numbers or self._terms.judge == "off":
+        numbers = self._asked_of(requests)
+        if not numbers:
             return []
         try:
             hub = self._asked.hub()
@@ -77,6 +77,17 @@ class Judging:
         self.verdict = _verdict(hub.server, len(known), found)
         flawed = [(n, requests[n]) for n in numbers if requests[n].flaw]
         return [*_together(found, required=self._terms.judge == "require"), *_left_out(flawed)]
+
+    def unasked(self, requests: Sequence[ChangeRequest], why: str) -> list[Finding]:
+        """What is to be said where a run does not ask the hub."""
+        numbers = self._asked_of(requests)
+        return list(self._unasked(numbers, why)) if numbers else []
+
+    def _asked_of(self, requests: Sequence[ChangeRequest]) -> list[int]:
+        """The numbers of the changes of which the hub is asked."""
+        if self._terms.judge == "off":
+            return []
+        return [n for n, request in enumerate(requests) if request.key.type not in APPROVALS]
 
     def _note_new(self, each: Sent) -> None:
         metadata = each.body.get("metadata") or {}
@@ -128,7 +139,7 @@ class Judging:
             yield Problem((), NO_MEMBER, no_member(each))
             return
         if body is not None and not known and request.key.type != MEMBERS:
-            history = self._others.get(request.address)
+            history = self._others.get(request.address, {}).get(each.title)
             words = history.detail if history else stands_already(each, request.key, request.address)
             if who := managed_by(body):
                 words += f" {who} applies it, and would change it back: importing it takes -take-ownership."

@@ -35,17 +35,25 @@ MADE_ANEW: Final = "object-was-made-anew"
 _MOST_NAMED: Final = 4
 # Who owns, to an API server, what stood before it noted owners: Namespaces of which nobody says anything.
 _NOBODY: Final = "before-first-apply"
+# Under which key the note of a manifest holds the uids of its objects.
+UIDS: Final = "uids"
 Body = Mapping[str, Any]
+OnHub = tuple[Sent, Body]  # an object as it is sent, and as it stands
 
 
 def noted_of(
-    type_name: str, body: Body, manager: str, before: Mapping[str, Any] | None = None
+    type_name: str, shown: Iterable[OnHub], manager: str, before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What an object notes of itself on its hub: which one it is, and of a placement what others own of it,
-    and who they are. Of the note `before` all else stays.
+    """What a resource notes of its objects on the hub: which ones they are, and of a placement what others
+    own of it, and who they are. Of the note `before` all else stays.
     """
-    if type_name == MANIFESTS or not uid_of(body):
+    standing = [(each, body) for each, body in shown if uid_of(body)]
+    if type_name == MANIFESTS:
+        uids = {_name_of(each): uid_of(body) for each, body in standing}
+        return {ON_HUB: {UIDS: uids}} if uids else {}
+    if not standing:
         return {}
+    body = standing[0][1]
     kept = dict((before or {}).get(ON_HUB) or {})
     theirs = owned_by_others(body, manager) if type_name in PLACEMENTS else {}
     of_others: dict[str, Any] = {}
@@ -59,7 +67,7 @@ def noted_of(
 # --- fields of others --------------------------------------------------------------------------------
 
 
-def told_of_others(type_name: str, standing: Iterable[tuple[Sent, Body]], manager: str) -> str:
+def told_of_others(type_name: str, standing: Iterable[OnHub], manager: str) -> str:
     """The fields that others set of the objects of a resource and that we never wrote, and who did; "" where
     there are none. Labels and annotations are left out, and what is as it would be anyway.
     """
@@ -87,7 +95,7 @@ def _beside(type_name: str, sent: Body, shown: Body, manager: str) -> Iterator[t
 def remark_on_fields(address: str, words: str) -> Problem:
     """The note on an object of which others set fields."""
     detail = f"{address}: {words}. This configuration does not write that, and it stays as it is there."
-    return Problem((), FIELDS, detail, Severity.WARNING, brief=f"{address}: {words}")
+    return Problem((), FIELDS, detail, Severity.WARNING, brief=f"{address}: {words}", about=address)
 
 
 def _says_something(type_name: str, body: Body, path: Path) -> bool:
@@ -134,12 +142,24 @@ def _path_words(path: Path) -> str:
 # --- objects that others made anew ---------------------------------------------------------------------
 
 
-def is_another(type_name: str, body: Body, noted: Mapping[str, Any]) -> bool:
+def known_uid(type_name: str, each: Sent, noted: Mapping[str, Any]) -> str:
+    """The uid that state notes of an object, "" where it notes none."""
+    of_hub = noted.get(ON_HUB) or {}
+    uid = (of_hub.get(UIDS) or {}).get(_name_of(each)) if type_name == MANIFESTS else of_hub.get(UID)
+    return str(uid or "")
+
+
+def is_another(type_name: str, each: Sent, body: Body, noted: Mapping[str, Any]) -> bool:
     """Whether an object is another one than that of which state has the note, under the same name. A member
     is nobody's to make: one that left and joined again is the same.
     """
-    known = str((noted.get(ON_HUB) or {}).get(UID) or "")
+    known = known_uid(type_name, each, noted)
     return bool(known) and type_name != MEMBERS and uid_of(body) not in ("", known)
+
+
+def _name_of(each: Sent) -> str:
+    """An object of a manifest, as a note names it: group, kind, namespace and name."""
+    return "/".join(each.identity)
 
 
 def made_anew(request: ReadRequest, each: Sent, body: Body, *, taken: bool) -> Problem:
@@ -155,6 +175,12 @@ def made_anew(request: ReadRequest, each: Sent, body: Body, *, taken: bool) -> P
     what = "It is taken over, and written as this configuration says."
     if taken:
         brief += "; it is taken over"
+    elif request.key.type == MANIFESTS:
+        brief = f"{request.address}: {each.title} was made anew on the hub at {when}"
+        what = (
+            "It is not ours, and stays when this block goes. Take it out of the block, delete it there, or "
+            "write over it: nexusform apply -take-ownership."
+        )
     else:
         what = (
             f"It is not ours. Let go of the former by `nexusform state rm {quote(request.address)}` and take "

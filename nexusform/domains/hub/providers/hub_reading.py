@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem
 from nexusform.domains.fleet.scheduling.rollout import Stop
@@ -62,13 +63,13 @@ _EVICTIONS: Final = KINDS["ClusterResourcePlacementEviction"].collection
 
 class Seen(Struct, frozen=True):
     """What is to be said of objects, by their address: of placements that no apply waits for what the hub has
-    still to do, in words; which fields others set, likewise; that others made an object anew; and that a
-    rollout stops.
+    still to do, in words; which fields others set, likewise; which objects others made anew, by title;
+    and that a rollout stops.
     """
 
     under_way: dict[str, str] = field(default_factory=dict)
     of_others: dict[str, str] = field(default_factory=dict)
-    made_anew: dict[str, Problem] = field(default_factory=dict)
+    made_anew: dict[str, dict[str, Problem]] = field(default_factory=dict)
     stopped: dict[str, Problem] = field(default_factory=dict)
 
     def followed_by(self, later: Seen, asked: Collection[str]) -> Seen:
@@ -98,14 +99,15 @@ def _read_one(standing: _Standing, terms: Terms, request: ReadRequest, seen: See
     sent = objects_of(key.type, known)
     if not sent:  # nothing of it stands on a hub
         return ReadAnswer(known)
-    shown = _ours(standing, terms, request, sent, seen)
-    if not shown:
+    ours = _ours(standing, terms, request, sent, seen)
+    if not ours:
         return _absent(standing.hub, request)
+    shown = [body for _, body in ours]
     attributes: Values = known
-    paths = [path for each in sent for path in _differences(each, standing.get(each))]
+    paths = [path for each, body in ours for path in _differences(each, body)]
     if paths or len(shown) < len(sent):
         attributes = as_shown(key.type, known, sent, shown)
-    note = noted_of(key.type, shown[0], terms.manager, request.noted)
+    note = noted_of(key.type, ours, terms.manager, request.noted)
     placement = None
     if key.type in PLACEMENTS:
         placement = standing.placement(*named(key.type, known))
@@ -113,7 +115,7 @@ def _read_one(standing: _Standing, terms: Terms, request: ReadRequest, seen: See
             attributes = {**attributes, **_observed(placement, attributes, standing.evictions())}
     left = not_done(key.type, shown[0]) if placement is None else placement_left(placement)
     if isinstance(left, Stop):
-        seen.stopped[request.address] = left.problem()
+        seen.stopped[request.address] = replace(left.problem(), about=request.address)
     words = "" if isinstance(left, Stop) else left
     if key.type in OVERRIDES and (request.planned is not None or request.unfinished):
         words = OverrideLook(standing.hub, key.type, known, gone=False).look()[1]
@@ -126,21 +128,26 @@ def _read_one(standing: _Standing, terms: Terms, request: ReadRequest, seen: See
 
 def _ours(
     standing: _Standing, terms: Terms, request: ReadRequest, sent: Sequence[Sent], seen: Seen
-) -> list[dict[str, Any]]:
-    """The objects of a resource that stand, without one that others made anew; what is to be said of them
-    joins `seen`.
+) -> list[tuple[Sent, dict[str, Any]]]:
+    """The objects of a resource that stand, without those that others made anew; what is to be said of them
+    joins `seen`. Where others write all of them (`read_only`), all are ours.
     """
     type_name, address = request.key.type, request.address
-    shown = [(each, body) for each in sent if (body := standing.get(each)) is not None]
-    if shown and is_another(type_name, shown[0][1], request.noted):
-        if type_name not in RECORDS:
-            seen.made_anew[address] = made_anew(request, *shown[0], taken=terms.take_ownership)
-        if not terms.take_ownership:
-            return []
+    shown: list[tuple[Sent, dict[str, Any]]] = []
+    for each in sent:
+        body = standing.get(each)
+        if body is None:
+            continue
+        anew = not terms.read_only and is_another(type_name, each, body, request.noted)
+        if anew and type_name not in RECORDS:
+            problem = made_anew(request, each, body, taken=terms.take_ownership)
+            seen.made_anew.setdefault(address, {})[each.title] = problem
+        if not anew or terms.take_ownership:
+            shown.append((each, body))
     others = told_of_others(type_name, shown, terms.manager)
     if others:
         seen.of_others[address] = others
-    return [body for _, body in shown]
+    return shown
 
 
 def _read_approval(standing: _Standing, request: ReadRequest) -> ReadAnswer:
@@ -254,9 +261,8 @@ class _Standing:
         return self._bodies[path]
 
 
-def _differences(each: Sent, shown: Values | None) -> Iterator[tuple[Any, ...]]:
-    if shown is not None:
-        yield from (path for path in differing(each.body, shown) if path[:1] != ("apiVersion",))
+def _differences(each: Sent, shown: Values) -> Iterator[tuple[Any, ...]]:
+    return (path for path in differing(each.body, shown) if path[:1] != ("apiVersion",))
 
 
 def _observed(shown: Shown, attributes: Values, evictions: Sequence[Values]) -> dict[str, Any]:

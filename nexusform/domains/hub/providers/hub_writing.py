@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.beside_others import ON_HUB, UID
+from nexusform.domains.fleet.planning.beside_others import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import MEMBER
 from nexusform.domains.hub.api.hub_mirror import Mirrors
@@ -35,7 +35,7 @@ from nexusform.domains.hub.providers.hub_objects import (
     path_needed,
     uid_of,
 )
-from nexusform.domains.hub.providers.hub_others import is_another, noted_of
+from nexusform.domains.hub.providers.hub_others import OnHub, is_another, known_uid, noted_of
 from nexusform.domains.hub.providers.hub_overrides import OVERRIDES, OverrideLook
 from nexusform.domains.hub.providers.hub_owners import is_as_applied, left_to_others, says_nothing
 from nexusform.domains.hub.providers.hub_refusals import (
@@ -99,20 +99,22 @@ class Writing(Struct, frozen=True):
             if self._standing(sent[0]) is not None:
                 self.hub.apply(sent[0].path, given_back(sent[0]).body, self.terms.manager)
             return
-        uid = str((self.request.noted.get(ON_HUB) or {}).get(UID) or "")
         for each in reversed(sent):
-            self._delete_one(each, uid if len(sent) == 1 else "")
+            self._delete_one(each)
         if self._kind in PLACEMENTS:
+            uid = known_uid(self._kind, sent[0], self.request.noted)
             self._watch.gone(*named(self._kind, self.request.prior or {}), sent[0].path, uid)
         elif self._kind in OVERRIDES:
             self._await_override(self.request.prior or {}, gone=True)
 
-    def _delete_one(self, each: Sent, uid: str) -> None:
+    def _delete_one(self, each: Sent) -> None:
         body = self._standing(each)
         if body is None:
             return
-        if uid and uid_of(body) != uid:
-            return  # another object of that name, which is not ours
+        if is_another(self._kind, each, body, self.request.noted):
+            words = f"{each.title} was made anew by others since the plan, and stays"
+            self.request.tell(StepNews(words=words))
+            return
         refuse_managed(self.terms, body, "apply")
         path = path_needed(self.hub, each)
         self.hub.delete(path, uid_of(body))
@@ -142,7 +144,7 @@ class Writing(Struct, frozen=True):
         sent = objects_of(self._kind, self._planned)
         if self.terms.read_only:
             self._not_by_us([each for each in sent if self._is_otherwise(each)], "write")
-            return self._awaited({})
+            return self._awaited(())
         self._wait_for_placement(sent[0])
         before = self._bound(sent[0]) if self._kind == EVICTION else 0
         written = self._write_all(sent)
@@ -171,10 +173,10 @@ class Writing(Struct, frozen=True):
         if self.request.begun is None or self._standing(each) is None:
             self._watch.scheduled(kind, namespace, name)
 
-    def _write_all(self, sent: Sequence[Sent]) -> Values:
-        """Write the objects of a step, in their order; the first as it is then."""
+    def _write_all(self, sent: Sequence[Sent]) -> list[OnHub]:
+        """Write the objects of a step, in their order; each as it is then."""
         prior = self.request.prior
-        first: dict[str, Any] = {}
+        all_written: list[OnHub] = []
         before = {each.identity for each in objects_of(self._kind, prior)} if prior else set()
         made: set[str] = set()  # namespaces, in which nothing stands yet
         for each in sent:
@@ -185,15 +187,15 @@ class Writing(Struct, frozen=True):
             if body is not None:
                 self._may_write(each, body, known=each.identity in before)
             written = self._write_one(each, body)
-            first = first or written
+            all_written.append((each, written))
             if body is None and each.body.get("kind") == "Namespace":
                 made.add(str(metadata.get("name")))
-        return first
+        return all_written
 
     def _may_write(self, each: Sent, body: Values, *, known: bool) -> None:
         """Raises ProviderProblem where an object stands that is not ours to write."""
         refuse_managed(self.terms, body, "apply")
-        if known and is_another(self._kind, body, self.request.noted) and not self.terms.take_ownership:
+        if known and is_another(self._kind, each, body, self.request.noted) and not self.terms.take_ownership:
             raise ProviderProblem(
                 f"{each.title} was deleted and made anew by others since the plan. Plan again, and the plan "
                 "says what can be done."
@@ -236,19 +238,20 @@ class Writing(Struct, frozen=True):
         kept = {each.identity for each in sent}
         for each in reversed(objects_of(self._kind, self.request.prior)):
             if each.identity not in kept:
-                self._delete_one(each, "")
+                self._delete_one(each)
 
     # --- until it is so ------------------------------------------------------------------------
 
-    def _awaited(self, written: Values) -> ProviderAnswer:
-        """Wait until the hub has brought it about; what it made of it. `written` is the object as it was
-        sent, empty where nothing was.
+    def _awaited(self, written: Sequence[OnHub]) -> ProviderAnswer:
+        """Wait until the hub has brought it about; what it made of it. `written` are the objects as they are
+        once sent, none where nothing was.
         """
         planned = self._planned
         note = noted_of(self._kind, written, self.terms.manager)
         if self._kind in PLACEMENTS:
             what = named(self._kind, planned)
-            decided, standing = self._watch.placement(*what, planned, written)
+            placement = written[0][1] if written else {}
+            decided, standing = self._watch.placement(*what, planned, placement)
             settled = self._settled(decided, standing)
             for miss in settled.misses:
                 self.request.tell(StepNews(words=miss.words))

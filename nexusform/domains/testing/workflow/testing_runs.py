@@ -215,7 +215,11 @@ class Bench(Struct):
     def _carried_out(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
         """Plan, apply where asked, and judge."""
         options = PlanOptions(
-            mode=Mode(block.mode), refresh=block.refresh, targets=block.targets, replaces=block.replaces
+            mode=Mode(block.mode),
+            refresh=block.refresh,
+            unasked="" if block.refresh else "refresh = false asks no provider",
+            targets=block.targets,
+            replaces=block.replaces,
         )
         plan = session.plan(options).plan
         relevant = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
