@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import group, number, switch, text
 from nexusform.cli.commands import command
-from nexusform.cli.flags import LockFlags, ViewFlags, place_of, state_flag, variable_flags
+from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.voice import PlanView, TextVoice, Voice
 from nexusform.diagnostics import Diagnostic, error, has_errors
@@ -44,6 +44,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)
     state: str = state_flag()
+    take_ownership: bool = ownership_flag()
     view: ViewFlags = group(ViewFlags)
     show_sensitive: bool = switch("Show sensitive values in reports")
     parallelism: int | None = number(
@@ -141,7 +142,8 @@ def plan(arguments: PlanArguments) -> int:
     if problems:
         voice.diagnostics(problems, {})
         return 1
-    opened = open_project(place_of(arguments.state, arguments.variables))
+    place = place_of(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
+    opened = open_project(place)
     voice.diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1

@@ -19,9 +19,12 @@ def refuse_managed(terms: Terms, body: Mapping[str, Any], command: str) -> None:
     who = managed_by(body)
     if who and not terms.take_ownership:
         name = (body.get("metadata") or {}).get("name")
+        over = f"nexusform {command} -take-ownership"
+        if command == "import":
+            over += ", or an import block, planned and applied with -take-ownership"
         raise ProviderProblem(
             f"{body.get('kind')} {name} is applied by {who}, which would change it back. Change it "
-            f"there, or take it over: nexusform {command} -take-ownership."
+            f"there, or take it over: {over}."
         )
 
 
