@@ -369,64 +369,6 @@ def test_what_was_simulated_is_taken_over_or_made(hub: Front, told: Told) -> Non
     hub.remove(hub.get("ClusterResourcePlacement", "web") or {})
 
 
-def test_what_flux_applies_is_written_with_take_ownership_alone(hub: Front, told: Told) -> None:
-    write()
-    told("apply", "-auto-approve")
-    placement = hub.get("ClusterResourcePlacement", "web")
-    assert placement is not None
-    labels = {
-        "kustomize.toolkit.fluxcd.io/name": "apps",
-        "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
-    }
-    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
-    hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
-    write(number=3)
-    code, said = told("apply", "-auto-approve")
-    assert code == 1
-    assert "applied by Flux Kustomization flux-system/apps" in said
-    code, said = told("apply", "-auto-approve", "-take-ownership")
-    assert code == 0, said
-    code, said = told("destroy", "-auto-approve")
-    assert (code, "applied by Flux Kustomization" in said) == (1, True), said
-    assert hub.get("ClusterResourcePlacement", "web") is not None
-    code, said = told("destroy", "-auto-approve", "-take-ownership")
-    assert code == 0, said
-
-
-def test_an_import_block_takes_over_what_flux_applies_with_take_ownership(hub: Front, told: Told) -> None:
-    write()
-    told("apply", "-auto-approve")
-    placement = hub.get("ClusterResourcePlacement", "web")
-    assert placement is not None
-    labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
-    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
-    hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
-    address = "fleet_cluster_resource_placement.web"
-    assert told("state", "rm", address)[0] == 0
-    with Path("main.nf.hcl").open("a") as file:
-        file.write(f'import {{\n  to = {address}\n  id = "web"\n}}\n')
-    code, said = told("plan")
-    assert (code, "an import block, planned and applied with -take-ownership" in said) == (1, True), said
-    assert told("plan", "-take-ownership", "-out=x.nfplan")[0] == 0
-    code, said = told("apply", "-take-ownership", "x.nfplan")
-    assert (code, "1 imported" in said) == (0, True), said
-
-
-def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: Front, told: Told) -> None:
-    write()
-    told("apply", "-auto-approve")
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
-    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
-    hub.put(changed, "kubectl")
-    assert told("plan")[0] == 1
-    code, said = told("plan", "-take-ownership", "-out=x.nfplan")
-    assert code == 0, said
-    assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
-    code, said = told("apply", "-take-ownership", "x.nfplan")
-    assert code == 0, said
-    assert "No changes." in told("plan")[1]
-
-
 def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judged(
     hub: Front, told: Told
 ) -> None:

@@ -46,7 +46,9 @@ _APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
 # The order in which a hub takes them: what others name comes before these. Overrides come before placements:
 # one that names none reaches only what is made after it.
 _ORDER: Final = (_HUB_OBJECTS, _MEMBER, *_KINDS)
-_OF_OBJECT: Final = frozenset({"id", "name", "namespace", "manifest", "lenient", "approvals"})
+_OF_OBJECT: Final = frozenset(
+    {"id", "name", "namespace", "manifest", "lenient", "force_conflicts", "approvals"}
+)
 _SINGULAR: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
 _AMOUNTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
 _SCRIPT_HEAD: Final = """\

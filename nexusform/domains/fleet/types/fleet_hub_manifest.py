@@ -12,7 +12,7 @@ from nexusform.documents.yaml_text import problem_at
 from nexusform.domains.fleet.importers.fleet_model import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_reading import line_problems
-from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, LENIENT, PODS, shown, text
+from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, FORCE_CONFLICTS, LENIENT, PODS, shown, text
 from nexusform.domains.pods.importers.kubernetes_manifests import (
     INVALID,
     Manifest,
@@ -37,6 +37,7 @@ _SCHEMA: Final = BlockSchema(
             "One or more documents of Kubernetes YAML.", required=True, shown_in=("objects", "workloads")
         ),
         "lenient": LENIENT,
+        "force_conflicts": FORCE_CONFLICTS,
         "cluster_id": text(
             "Id of the cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
         ),

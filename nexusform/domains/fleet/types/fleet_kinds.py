@@ -19,7 +19,13 @@ from nexusform.domains.fleet.types.fleet_reading import (
     line_problems,
     without_unknown,
 )
-from nexusform.domains.fleet.types.fleet_schemas import LENIENT, MANIFEST, filled_name, filled_namespace
+from nexusform.domains.fleet.types.fleet_schemas import (
+    FORCE_CONFLICTS,
+    LENIENT,
+    MANIFEST,
+    filled_name,
+    filled_namespace,
+)
 from nexusform.kubernetes.matching import dns_label_problems
 from nexusform.ports import ResourceType
 from nexusform.resource_types.shared_arguments import id_attribute, is_known, joined_id
@@ -161,6 +167,7 @@ def fleet_type(
             **({"namespace": filled_namespace()} if fleet.namespaced else {}),
             "manifest": manifest,
             "lenient": LENIENT,
+            "force_conflicts": FORCE_CONFLICTS,
             **{n: _optional(a) for n, a in fleet.spec.attributes.items()},
             **(values or {}),
         },

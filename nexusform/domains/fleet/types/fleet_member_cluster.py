@@ -11,7 +11,7 @@ from nexusform.domains.fleet.scheduling.bindings import Health, Member
 from nexusform.domains.fleet.scheduling.validation import check_member, read_usage
 from nexusform.domains.fleet.types.fleet_kinds import CONFLICT, Values, known
 from nexusform.domains.fleet.types.fleet_reading import finding_problems, known_only, read_taints
-from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, argument, many, one, text
+from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, FORCE_CONFLICTS, argument, many, one, text
 from nexusform.ports import Kind, ResourceType
 from nexusform.resource_types.shared_arguments import id_attribute, joined_id, name_attribute
 from nexusform.schema import BlockSchema
@@ -47,6 +47,7 @@ _SCHEMA: Final = BlockSchema(
             BOOL,
             "Whether what placements bring fails to be applied there: rollouts and evictions count with it.",
         ),
+        "force_conflicts": FORCE_CONFLICTS,
         "namespaces": argument(SetType(STRING), "Namespaces that are there, where they are collected."),
         "location": text("Azure region; gives the label fleet.azure.com/location."),
         "resource_group": text("Azure resource group; gives the label fleet.azure.com/resource-group."),

@@ -63,6 +63,11 @@ LENIENT: Final = argument(
     "Whether slips that printed manifests have are corrected, and each correction listed. Without it a slip "
     "is an error.",
 )
+FORCE_CONFLICTS: Final = argument(
+    BOOL,
+    "Whether fields of the object that another manager owns on a fleet hub are taken over (server-side apply "
+    "with force). Default: false, and each is an error.",
+)
 PLACEMENT_NAME: Final = text("Name of the placement (a text: a reference would be a cycle).")
 
 

@@ -14,7 +14,7 @@ from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent,
 from nexusform.domains.hub.providers.hub_objects import managed_by, path_on, standing_of_many
 from nexusform.domains.hub.providers.hub_owners import left_to_others
 from nexusform.domains.hub.providers.hub_refusals import no_member, of_azure, stands_already
-from nexusform.domains.hub.providers.hub_terms import Terms
+from nexusform.domains.hub.providers.hub_terms import Terms, taking
 from nexusform.domains.hub.providers.hub_writing import EXTERNAL, turns_external
 from nexusform.ports import ChangeRequest
 from nexusform.values import UNKNOWN
@@ -151,7 +151,7 @@ class Judging:
             hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
             # That was not written, so the rest is asked for beside the strategy as it stands.
             sent = {**sent, "spec": {name: part for name, part in sent["spec"].items() if name != "strategy"}}
-        yield from self._dry_run(hub, path, Sent(sent, each.path))
+        yield from self._dry_run(hub, path, Sent(sent, each.path), taking=taking(self._terms, request))
 
     def _made_anew(self, hub: Hub, each: Sent) -> Iterator[Problem]:
         """What is deleted first: while it stands, a dry run would be answered for a change of it."""
@@ -169,14 +169,16 @@ class Judging:
             )
             yield Problem((), OF_OTHERS, detail, Severity.WARNING)
 
-    def _dry_run(self, hub: Hub, path: str, each: Sent) -> Iterator[Problem]:
-        """Ask for an object as the apply would; what it takes from others is told. Raises Refused."""
+    def _dry_run(self, hub: Hub, path: str, each: Sent, *, taking: str) -> Iterator[Problem]:
+        """Ask for an object as the apply would; what it takes from others (`taking`) is told. Raises
+        Refused.
+        """
         try:
             hub.apply(path, each.body, self._terms.manager, dry_run=True)
         except Refused as refused:
-            if refused.kind is not Refusal.OTHER_MANAGER or not self._terms.take_ownership:
+            if refused.kind is not Refusal.OTHER_MANAGER or not taking:
                 raise
-            detail = f"{each.title}: {_owners(refused)}; -take-ownership takes that over."
+            detail = f"{each.title}: {_owners(refused)}; {taking} takes that over."
             yield Problem((), TAKEN, detail, Severity.WARNING)
             hub.apply(path, each.body, self._terms.manager, force=True, dry_run=True)
 
@@ -241,8 +243,8 @@ def _conflict(refused: Refused, each: Sent, request: ChangeRequest) -> Problem:
             f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
         )
     detail = (
-        f"{each.title}: {_owners(refused)}. An apply would be refused. {advice}: nexusform apply "
-        "-take-ownership."
+        f"{each.title}: {_owners(refused)}. An apply would be refused. {advice}: once by nexusform apply "
+        "-take-ownership, for good by force_conflicts = true."
     )
     return Problem((), OTHER_MANAGER, detail)
 

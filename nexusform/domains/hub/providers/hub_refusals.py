@@ -75,8 +75,8 @@ def refusal_words(refused: Refused, each: Sent) -> str:
     if refused.kind is Refusal.OTHER_MANAGER:
         parts = [f"{each.field} belongs to {each.manager}" for each in refused.causes if each.manager]
         return (
-            f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or take it over: "
-            "nexusform apply -take-ownership."
+            f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or take it over: once "
+            "by nexusform apply -take-ownership, for good by force_conflicts = true."
         )
     if refused.missing_right:
         return f"{title}: {refused.missing_right}."

@@ -52,7 +52,7 @@ from nexusform.domains.hub.providers.hub_settling import (
     is_decided_anew,
 )
 from nexusform.domains.hub.providers.hub_standing import Standing, is_approved, observed_bindings
-from nexusform.domains.hub.providers.hub_terms import Terms
+from nexusform.domains.hub.providers.hub_terms import Terms, taking
 from nexusform.domains.hub.providers.hub_watch import Watch, hub_version, is_external, shown_placement
 from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews
 
@@ -226,7 +226,7 @@ class Writing(Struct, frozen=True):
             return dict(body)  # an earlier run sent it
         self.request.tell(StepNews(operation=_operation(each)))
         try:
-            force = body is not None and self.terms.take_ownership
+            force = body is not None and bool(taking(self.terms, self.request))
             return self.hub.apply(path, sent, manager, force=force)
         except Refused as refused:
             raise ProviderProblem(refusal_words(refused, each)) from None

@@ -1,0 +1,128 @@
+"""What belongs to others on a hub is written where the operator, or the block, says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front
+from tests.domains.hub.test_fleet_provider import write
+
+
+def test_what_flux_applies_is_written_with_take_ownership_alone(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    labels = {
+        "kustomize.toolkit.fluxcd.io/name": "apps",
+        "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+    }
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
+    hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
+    write(number=3)
+    code, said = told("apply", "-auto-approve")
+    assert code == 1
+    assert "applied by Flux Kustomization flux-system/apps" in said
+    code, said = told("apply", "-auto-approve", "-take-ownership")
+    assert code == 0, said
+    code, said = told("destroy", "-auto-approve")
+    assert (code, "applied by Flux Kustomization" in said) == (1, True), said
+    assert hub.get("ClusterResourcePlacement", "web") is not None
+    code, said = told("destroy", "-auto-approve", "-take-ownership")
+    assert code == 0, said
+
+
+def test_an_import_block_takes_over_what_flux_applies_with_take_ownership(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
+    hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
+    address = "fleet_cluster_resource_placement.web"
+    assert told("state", "rm", address)[0] == 0
+    with Path("main.nf.hcl").open("a") as file:
+        file.write(f'import {{\n  to = {address}\n  id = "web"\n}}\n')
+    code, said = told("plan")
+    assert (code, "an import block, planned and applied with -take-ownership" in said) == (1, True), said
+    assert told("plan", "-take-ownership", "-out=x.nfplan")[0] == 0
+    code, said = told("apply", "-take-ownership", "x.nfplan")
+    assert (code, "1 imported" in said) == (0, True), said
+
+
+def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
+    hub.put(changed, "kubectl")
+    assert told("plan")[0] == 1
+    code, said = told("plan", "-take-ownership", "-out=x.nfplan")
+    assert code == 0, said
+    assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
+    code, said = told("apply", "-take-ownership", "x.nfplan")
+    assert code == 0, said
+    assert "No changes." in told("plan")[1]
+
+
+def test_a_block_may_take_fields_of_others_over_for_good(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
+    hub.put(changed, "kubectl")
+    code, said = told("plan")
+    assert (code, "for good by force_conflicts = true" in said) == (1, True), said
+    write(more="force_conflicts = true")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert ".spec.policy.numberOfClusters belongs to kubectl; force_conflicts takes that over" in said
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    assert placement["spec"]["policy"]["numberOfClusters"] == 2
+    assert "forceConflicts" not in placement["spec"]
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
+def test_labels_and_objects_of_others_are_taken_over_where_the_block_says_so(hub: Front, told: Told) -> None:
+    text = """
+provider "fleet" {{}}
+data "fleet_hub" "hub" {{}}
+resource "fleet_member_cluster" "lon1" {{
+  provider        = fleet
+  labels          = {{ tier = "gold" }}
+  force_conflicts = {force}
+}}
+resource "fleet_hub_manifest" "web" {{
+  provider        = fleet
+  force_conflicts = {force}
+  yaml_body       = <<-Y
+    apiVersion: v1
+    kind: Namespace
+    metadata: {{name: web, labels: {{tier: gold}}}}
+  Y
+}}
+"""
+    write()
+    Path("main.nf.hcl").write_text(text.format(force="false").replace("gold", "new"))
+    assert told("apply", "-auto-approve")[0] == 0
+    for kind, version, name in (
+        ("MemberCluster", "cluster.kubernetes-fleet.io/v1beta1", "lon1"),
+        ("Namespace", "v1", "web"),
+    ):
+        labels = {"tier": "theirs"}
+        hub.put(
+            {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels}}, "kubectl"
+        )
+    Path("main.nf.hcl").write_text(text.format(force="false"))
+    code, said = told("plan")
+    assert (code, said.count(".metadata.labels.tier belongs to kubectl")) == (1, 2), said
+    Path("main.nf.hcl").write_text(text.format(force="true"))
+    code, said = told("apply", "-auto-approve")
+    assert (code, said.count("force_conflicts takes that over")) == (0, 2), said
+    for kind, name in (("MemberCluster", "lon1"), ("Namespace", "web")):
+        body = hub.get(kind, name)
+        assert body is not None
+        assert body["metadata"]["labels"]["tier"] == "gold"
