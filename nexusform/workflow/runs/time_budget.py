@@ -90,7 +90,9 @@ def _by_thread(seconds: int, refusal: Refused) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        while not ended.is_set():
+            with suppress(Over):  # what comes in this very moment, when all is done, comes too late
+                ended.set()
         with speaking:
             if spoken:
                 _let_come(planning)
