@@ -197,6 +197,26 @@ def test_figures_that_changed_between_plan_and_apply_are_why_and_no_alarm(
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
     assert "figures changed since the plan: lon1: label env prod -> canary" in said
+
+
+@pytest.mark.parametrize("health", ["Unhealthy", "NoHeartbeat"])
+def test_a_member_that_fell_ill_between_plan_and_apply_is_why_and_no_alarm(
+    hub: Front, controller: Controller, told: Told, health: str
+) -> None:
+    write()
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    ill = member("lon1", env="prod")
+    agent = ill["status"]["agentStatus"][0]
+    long_ago = "2026-01-31T10:00:00Z"
+    if health == "NoHeartbeat":
+        agent["lastReceivedHeartbeat"] = long_ago
+    else:
+        agent["conditions"][1] |= {"status": "False", "lastTransitionTime": long_ago}
+    hub.put(ill, "somebody")
+    controller.picks["web"] = ["ams1", "par1"]
+    code, said = told("apply", "x.nfplan")
+    assert code == 0, said
+    assert f"figures changed since the plan: lon1: health Healthy -> {health}" in said
     told("apply", "-refresh-only", "-auto-approve")  # what was read then goes beside it
     state = json.loads(told("state", "pull")[1])
     (placement,) = (one for one in state["resources"] if one["type"] == "fleet_cluster_resource_placement")

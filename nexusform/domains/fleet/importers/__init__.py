@@ -4,6 +4,7 @@
 DOOR = {
     "fleet_documents": "read_fleet_document",
     "fleet_export": "conditions_of is_going manager_of OF_AZURE override_names read_placements",
+    "fleet_members": "health_of",
     "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement",
     "fleet_shapes": "API_KINDS",
     "hub_objects": "as_written",

@@ -67,6 +67,11 @@ def read_member(root: Node, now: datetime | None) -> MemberView:
     )
 
 
+def health_of(body: Mapping[str, Any], now: datetime | None) -> Health:
+    """How a hub sees a MemberCluster; `now` is when it was shown."""
+    return _health(Node(body, _NOWHERE), now)
+
+
 def time_problems(root: Node) -> Iterator[tuple[TextPlace, str]]:
     """The times of a MemberCluster by which its health goes that are none: where, and what to say."""
     agent = _agent(root)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.documents.shapes import mapping_at
+from nexusform.documents.times import parse_time
+from nexusform.domains.fleet.importers.fleet_members import health_of
 from nexusform.domains.hub.providers.hub_standing import condition, name_of, picked_of
 from nexusform.forecasts import Claim
 from nexusform.words import first_of
@@ -96,12 +99,12 @@ class Settled(Struct, frozen=True):
 # --- figures ---------------------------------------------------------------------------------------
 
 
-def figures_of(members: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What of members decides where placements go."""
-    return {name_of(member): _figures(member) for member in members}
+def figures_of(members: Iterable[Mapping[str, Any]], at: datetime | None) -> dict[str, dict[str, Any]]:
+    """What of members decides where placements go. `at` is when they were shown."""
+    return {name_of(member): _figures(member, at) for member in members}
 
 
-def _figures(member: Mapping[str, Any]) -> dict[str, Any]:
+def _figures(member: Mapping[str, Any], at: datetime | None) -> dict[str, Any]:
     status = member.get("status") or {}
     figures: dict[str, Any] = {
         f"label {name}": value for name, value in ((member.get("metadata") or {}).get("labels") or {}).items()
@@ -115,8 +118,7 @@ def _figures(member: Mapping[str, Any]) -> dict[str, Any]:
             figures[f"{kind} {name}"] = amount
     joined = condition(member, "Joined")
     figures["joined"] = (joined or {}).get("status", "Unknown")
-    if (member.get("metadata") or {}).get("deletionTimestamp"):
-        figures["leaving"] = "yes"
+    figures["health"] = str(health_of(member, at))
     return figures
 
 
@@ -130,7 +132,7 @@ def figures_at_planning(answers: Mapping[str, str]) -> dict[str, Figures]:
             continue
         if isinstance(dump, dict) and isinstance(dump.get("items"), list):
             members = [each for each in dump["items"] if each.get("kind") == "MemberCluster"]
-            known[str(dump.get("server"))] = figures_of(members)
+            known[str(dump.get("server"))] = figures_of(members, parse_time(str(dump.get("read_at"))))
     return known
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -291,7 +292,7 @@ class Writing(Struct, frozen=True):
         if not settled.misses:
             return settled
         shown = decided.bindings if settled is looks[0] else last.bindings
-        now = figures_of(self.hub.list(MEMBER.collection))
+        now = figures_of(self.hub.list(MEMBER.collection), datetime.now(UTC))
         settling = replace(settling, now=now, version=hub_version(self.hub))
         return settling.settle(name, planned, shown)
 
