@@ -64,6 +64,31 @@ def test_a_namespace_that_a_killed_apply_made_is_gone_on_with(hub: Front, told: 
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "namespace", "name", "path"),
+    [
+        ("ConfigMap", "web", "settings", "/api/v1/namespaces/web/configmaps/settings"),
+        ("ClusterResourcePlacement", "", "web", PLACEMENT),
+    ],
+)
+def test_what_a_killed_apply_made_again_is_ours(
+    hub: Front, told: Told, kind: str, namespace: str, name: str, path: str
+) -> None:
+    write()
+    told("apply", "-auto-approve")
+    hub.remove(hub.get(kind, name, namespace) or {})
+    hub.act()
+    words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
+    with subprocess.Popen(
+        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        once(hub, process.kill, path)
+        assert process.wait() == -9
+    code, said = told("apply", "-auto-approve")
+    assert (code, "made anew" in said) == (0, False), said
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
 def test_an_answer_that_was_cut_off_is_asked_for_again(hub: Front, told: Told) -> None:
     write()
 
