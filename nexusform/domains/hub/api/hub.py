@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.domains.hub.api.hub_silence import why_silent
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.log import log
 from nexusform.providers.kubeconfig import (
@@ -205,7 +206,7 @@ class Hub:
         except (Refused, HubProblem):
             raise
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets
-            raise HubProblem(f"{self.server} cannot be watched: {_first_line(problem)}.") from None
+            raise HubProblem(f"{self.server} cannot be watched: {why_silent(problem)}.") from None
 
     def _event(self, path: str, line: str) -> tuple[str, dict[str, Any]]:
         event = _decoded(line)
@@ -306,7 +307,7 @@ class Hub:
             with self._sending:
                 answer = client.send(request)
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
-            raise HubProblem(f"{self.server} cannot be asked: {_first_line(problem)}.") from None
+            raise HubProblem(f"{self.server} cannot be asked: {why_silent(problem)}.") from None
         log("debug", "hub answered", method=method, path=path, status=answer.status_code)
         self._has_answered = True
         text = answer.text
@@ -367,11 +368,6 @@ def _decoded(text: str) -> Any:
 
 def _seconds(header: str | None) -> float | None:
     return float(header) if header is not None and header.isdecimal() else None
-
-
-def _first_line(problem: Exception) -> str:
-    lines = str(problem).strip().splitlines()
-    return (lines[0] if lines else type(problem).__name__).rstrip(".")
 
 
 # --- connecting ----------------------------------------------------------------------------------

@@ -1,0 +1,165 @@
+"""A hub that cannot be asked is told of in words, without the marks of Python and OpenSSL."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from nexusform.domains.hub.api.hub import Hub, HubProblem, Pace, Way
+from nexusform.domains.hub.api.hub_silence import why_silent
+from tests.certificates import certify
+
+pytest.importorskip("lightkube")
+
+Answer = Callable[[socket.socket], None]
+
+KUBECONFIG = """
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
+users: [{{name: u, user: {{}}}}]
+"""
+
+
+@contextmanager
+def server(answer: Answer) -> Iterator[int]:
+    """A port where each connection meets with this."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with suppress(OSError):
+                    answer(connection)
+
+        Thread(target=serve, daemon=True).start()
+        yield listening.getsockname()[1]
+        with suppress(OSError):
+            listening.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def closing_all(sockets: Iterable[socket.socket]) -> Iterator[None]:
+    yield
+    for each in sockets:
+        each.close()
+
+
+def reset(connection: socket.socket) -> None:
+    connection.recv(10)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def break_off(connection: socket.socket) -> None:
+    connection.recv(1 << 16)
+    connection.close()
+
+
+def speak_plainly(connection: socket.socket) -> None:
+    connection.recv(1 << 16)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    connection.close()
+
+
+def break_off_halfway(connection: socket.socket) -> None:
+    connection.recv(1 << 16)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nabc")
+    connection.close()
+
+
+def asked(url: str, **more: Any) -> str:
+    """What is said of a request that no answer comes to."""
+    from httpx2 import Client, HTTPError, Timeout
+
+    with Client(timeout=Timeout(0.5), **more) as client, pytest.raises(HTTPError) as raised:
+        client.get(url)
+    return why_silent(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer", "words"),
+    [
+        ("https", reset, "the connection was reset"),
+        ("http", reset, "the connection was reset"),
+        ("https", break_off, "the connection was broken off"),
+        ("http", break_off, "the connection was broken off"),
+        ("http", break_off_halfway, "the connection was broken off"),
+        ("https", speak_plainly, "what answers there does not speak TLS"),
+    ],
+)
+def test_a_connection_that_breaks_is_said_in_words(scheme: str, answer: Answer, words: str) -> None:
+    with server(answer) as port:
+        assert asked(f"{scheme}://127.0.0.1:{port}/") == words
+
+
+def test_a_server_that_takes_a_connection_and_says_nothing_does_not_answer() -> None:
+    held: list[socket.socket] = []
+    with server(held.append) as port, closing_all(held):
+        words = "it does not answer (the TLS handshake timed out)"
+        assert asked(f"https://127.0.0.1:{port}/") == words
+        words = "it does not answer (waiting for its answer timed out)"
+        assert asked(f"http://127.0.0.1:{port}/") == words
+
+
+def test_certificates_that_are_not_trusted_or_lacking_are_said_in_words(tmp_path: Path) -> None:
+    certificate, key = certify(tmp_path)
+    wants = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    wants.load_cert_chain(certificate, key)
+
+    def answer(connection: socket.socket) -> None:
+        with connection, wants.wrap_socket(connection, server_side=True) as over_tls:
+            over_tls.recv(1)
+
+    with server(answer) as port:
+        said = asked(f"https://127.0.0.1:{port}/")
+        assert said == "its certificate is not trusted: self-signed certificate"
+        wants.verify_mode = ssl.CERT_REQUIRED
+        wants.load_verify_locations(certificate)
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        said = asked(f"https://127.0.0.1:{port}/", verify=trusting)
+        assert said == "it wants a client certificate"
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "its name is not known"),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "its name cannot be looked up now"),
+        (OSError(113, "No route to host"), "No route to host"),
+        (ssl.SSLError(1, "[SSL: BAD_LENGTH] bad length (_ssl.c:2580)"), "TLS failed: bad length"),
+    ],
+)
+def test_what_the_system_says_stands_without_its_number(cause: OSError, words: str) -> None:
+    from httpx2 import ConnectError
+
+    problem = ConnectError(str(cause))
+    problem.__cause__ = cause
+    assert why_silent(problem) == words
+
+
+def test_what_others_say_stands_as_they_say_it() -> None:
+    assert why_silent(RuntimeError("The plug-in gives no token.\nmore")) == "The plug-in gives no token"
+
+
+def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
+    times = iter(range(0, 1000, 100))
+    hub = Hub(Way(str(tmp_path / "kubeconfig")), Pace(lambda _: None, lambda: float(next(times))))
+    with pytest.raises(HubProblem) as raised:
+        hub.get("/version")
+    hub.close()
+    assert str(raised.value) == f"{url} cannot be asked: the connection was refused."
