@@ -68,7 +68,9 @@ FORCE_CONFLICTS: Final = argument(
     "Whether fields of the object that another manager owns on a fleet hub are taken over (server-side apply "
     "with force). Default: false, and each is an error.",
 )
-PLACEMENT_NAME: Final = text("Name of the placement (a text: a reference would be a cycle).")
+PLACEMENT_NAME: Final = text(
+    "Name of the placement (a text: a reference would be a cycle, so write the text of the placement's name)."
+)
 
 
 def filled_name(what: str) -> Attribute:
