@@ -63,7 +63,8 @@ def ended_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
         return hang(f"{_name(step)}: Skipped: {harmless(step.error)}", width)
     word = _WORDS[step.kind][1]
     if step.outcome is Outcome.WAITING:
-        head = paint(f"{_name(step)}: {word} waits", "bold", "yellow")
+        verb = "wait" if step.kind is StepKind.UPDATE else "waits"
+        head = paint(f"{_name(step)}: {word} {verb}", "bold", "yellow")
         return hang(f"{head}: {harmless(step.error)}", width)
     if step.outcome is Outcome.FAILED:
         text = f"{_name(step)}: {word} errored after {elapsed_text(step.elapsed)}"

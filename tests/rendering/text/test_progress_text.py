@@ -43,6 +43,10 @@ def test_lines_of_a_step() -> None:
     assert ended_line(deposed) == "nexus_rack.a (deposed object 0a1b2c3d): Destruction complete after 3s"
     failed = step(StepKind.CREATE, elapsed=1, outcome=Outcome.FAILED, error="no \x1broom")
     assert ended_line(failed) == "nexus_rack.a: Creation errored after 1s: no \\u001broom"
+    waiting = {"outcome": Outcome.WAITING, "error": "not ready"}
+    assert ended_line(step(StepKind.CREATE, **waiting)) == "nexus_rack.a: Creation waits: not ready"
+    assert ended_line(step(StepKind.UPDATE, **waiting)) == "nexus_rack.a: Modifications wait: not ready"
+    assert ended_line(step(StepKind.DELETE, **waiting)) == "nexus_rack.a: Destruction waits: not ready"
 
 
 @pytest.mark.parametrize(
