@@ -73,7 +73,7 @@ class Showing(Struct, frozen=True):
         """Tell the plan, unless a report takes the place of the text on stdout; write the reports."""
         project = run.project
         if not self.is_replaced:
-            view = PlanView(project.registries, self.shown, saved_to, next_step)
+            view = PlanView(project.registries, self.shown, saved_to, next_step, project.place.take_ownership)
             self.voice.plan(plan, project.sources, view)
         elif plan.denied:
             self.voice.diagnostics(plan.diagnostics, project.sources)

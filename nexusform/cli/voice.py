@@ -91,6 +91,7 @@ class PlanView(Struct, frozen=True):
     shown: PlacementFlags
     saved_to: str = ""
     next_step: bool = True
+    take_ownership: bool = False
 
 
 class TextVoice:
@@ -152,6 +153,7 @@ class TextVoice:
             hints=not self.screen.in_automation,
             next_step=view.next_step,
             saved_to=view.saved_to,
+            take_ownership=view.take_ownership,
             diagnostics=not (plan.denied and details),
             errors=False,
             compact_warnings=self.screen.compact_warnings,

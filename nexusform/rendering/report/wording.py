@@ -230,7 +230,7 @@ DRIFT_RESPONSE: Final = (
 )
 UNSAVED: Final = (
     "Note: You didn't use the -out option to save this plan, so nexusform can't guarantee to take exactly "
-    'these actions if you run "nexusform apply" now.'
+    'these actions if you run "nexusform {}" now.'
 )
 
 

@@ -285,7 +285,7 @@ def next_step(report: ShortReport, options: PlanTextOptions) -> str:
         name = harmless(options.saved_to)
         if report.denied:
             return f"Saved the plan to: {name}   (apply refuses it)"
-        hint = f'   (nexusform apply "{name}")' if options.hints else ""
+        hint = f'   (nexusform {options.apply} "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
     if not options.hints or not options.next_step or not report.plan_line or report.denied:
         return ""
@@ -380,7 +380,8 @@ class PlanTextOptions(Struct, frozen=True):
     `width` in terminal columns. `placements` is the flag of that name. `details` draws every argument in
     OpenTofu's layout, `terraform` under Terraform's own header. `hints` false leaves out what to type next
     (NF_IN_AUTOMATION), `next_step` false how to apply what is shown. `saved_to` names the plan file that was
-    written, "" = none. `diagnostics` false leaves the plan's warnings out, `errors` false the boxes of its
+    written, "" = none. `take_ownership`: the plan was made with that flag, so its apply needs it, too.
+    `diagnostics` false leaves the plan's warnings out, `errors` false the boxes of its
     errors. `registries` gives the schemas.
     """
 
@@ -392,7 +393,13 @@ class PlanTextOptions(Struct, frozen=True):
     hints: bool = True
     next_step: bool = True
     saved_to: str = ""
+    take_ownership: bool = False
     diagnostics: bool = True
     errors: bool = True
     compact_warnings: bool = False
     registries: Registries = field(default_factory=Registries)
+
+    @property
+    def apply(self) -> str:
+        """The command that carries the plan out, without the file."""
+        return "apply -take-ownership" if self.take_ownership else "apply"

@@ -40,7 +40,7 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     if options.diagnostics:
         parts += _finding_parts(report, sources, options)
     if options.hints and options.next_step and report.has_changes and not report.denied:
-        parts.append(next_step(options.saved_to, paint, width))
+        parts.append(next_step(options, paint))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -171,11 +171,12 @@ def _output_parts(report: Report, paint: Painter, width: int) -> list[str]:
     return parts
 
 
-def next_step(saved_to: str, paint: Painter, width: int) -> str:
+def next_step(options: PlanTextOptions, paint: Painter) -> str:
     """The rule and what to do next; left out in automation."""
-    if saved_to:
-        name = harmless(saved_to)
+    width = options.width
+    if options.saved_to:
+        name = harmless(options.saved_to)
         text = f"Saved the plan to: {name}\n\n"
         text += "To perform exactly these actions, run the following command to apply:"
-        return f'{_rule(paint, width)}\n\n{text}\n    nexusform apply "{name}"'
-    return f"{_rule(paint, width)}\n\n{_paragraph(wording.UNSAVED, width)}"
+        return f'{_rule(paint, width)}\n\n{text}\n    nexusform {options.apply} "{name}"'
+    return f"{_rule(paint, width)}\n\n{_paragraph(wording.UNSAVED.format(options.apply), width)}"

@@ -165,6 +165,10 @@ def test_next_step(plans: SimpleNamespace) -> None:
     saved = render_plan(plan, {}, detailed(saved_to="my.plan"))
     assert 'nexusform apply "my.plan"' in saved
     assert "-out option" not in saved
+    taken = render_plan(plan, {}, detailed(saved_to="my.plan", take_ownership=True))
+    assert 'nexusform apply -take-ownership "my.plan"' in taken
+    unsaved = " ".join(render_plan(plan, {}, detailed(take_ownership=True)).split())
+    assert 'if you run "nexusform apply -take-ownership" now.' in unsaved
     assert "-out option" not in render_plan(plan, {}, detailed(hints=False))
 
 
