@@ -417,6 +417,7 @@ def test_a_member_that_the_hub_lacks_is_an_error_and_labels_are_given_back(hub: 
     assert code == 1
     assert "The hub has no member osl1" in said
     assert "joinMC.sh" in said
+    assert "If it left for good, take its block out of the configuration." in said
     Path("main.nf.hcl").write_text(head + block.format("ams1"))
     assert told("apply", "-auto-approve")[0] == 0
     member = hub.get("MemberCluster", "ams1")
@@ -426,6 +427,22 @@ def test_a_member_that_the_hub_lacks_is_an_error_and_labels_are_given_back(hub: 
     member = hub.get("MemberCluster", "ams1")
     assert member is not None
     assert member["metadata"]["labels"] == {"env": "prod"}
+
+
+def test_the_block_of_a_member_that_left_is_taken_out(hub: Front, told: Told) -> None:
+    arguments = 'provider = fleet\n  name = "ams1"\n  labels = { tier = "gold" }'
+    head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
+    Path("main.nf.hcl").write_text(head + f'resource "fleet_member_cluster" "m" {{\n  {arguments}\n}}\n')
+    assert told("apply", "-auto-approve")[0] == 0
+    member = hub.get("MemberCluster", "ams1")
+    assert member is not None
+    hub.remove(member)
+    code, said = told("plan")
+    assert (code, "If it left for good, take its block out of the configuration." in said) == (1, True), said
+    Path("main.nf.hcl").write_text(head)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "No changes." in told("plan")[1]
 
 
 @pytest.mark.parametrize("status", [429, 503])

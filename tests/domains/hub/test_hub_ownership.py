@@ -62,7 +62,22 @@ def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: Front, t
     code, said = told("plan", "-take-ownership", "-out=x.nfplan")
     assert code == 0, said
     assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
+    assert '(nexusform apply -take-ownership "x.nfplan")' in said
     code, said = told("apply", "-take-ownership", "x.nfplan")
+    assert code == 0, said
+    assert "No changes." in told("plan")[1]
+
+
+def test_an_apply_that_lacked_the_flag_says_what_goes_on_with_it(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
+    hub.put(changed, "kubectl")
+    assert told("plan", "-take-ownership", "-out=x.nfplan")[0] == 0
+    code, said = told("apply", "x.nfplan")
+    assert (code, "once by nexusform apply -resume -take-ownership, for good by" in said) == (1, True), said
+    code, said = told("apply", "-resume", "-take-ownership")
     assert code == 0, said
     assert "No changes." in told("plan")[1]
 
@@ -126,3 +141,19 @@ resource "fleet_hub_manifest" "web" {{
         body = hub.get(kind, name)
         assert body is not None
         assert body["metadata"]["labels"]["tier"] == "gold"
+
+
+def test_an_apply_that_flux_stopped_goes_on_with_take_ownership(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
+    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
+    write(number=3)
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
+    code, said = told("apply", "x.nfplan")
+    assert (code, "or take it over: nexusform apply -resume -take-ownership." in said) == (1, True), said
+    code, said = told("apply", "-resume", "-take-ownership")
+    assert code == 0, said

@@ -15,11 +15,13 @@ from nexusform.ports import ObjectKey, ProviderProblem, StepWaits
 
 
 def refuse_managed(terms: Terms, body: Mapping[str, Any], command: str) -> None:
-    """Raises ProviderProblem for what Flux or Argo CD applies, unless the operator takes it over."""
+    """Raises ProviderProblem for what Flux or Argo CD applies, unless the operator takes it over. An apply is
+    refused while it is carried out, and goes on with what it left.
+    """
     who = managed_by(body)
     if who and not terms.take_ownership:
         name = (body.get("metadata") or {}).get("name")
-        over = f"nexusform {command} -take-ownership"
+        over = f"nexusform {'apply -resume' if command == 'apply' else command} -take-ownership"
         if command == "import":
             over += ", or an import block, planned and applied with -take-ownership"
         raise ProviderProblem(
@@ -46,7 +48,8 @@ def no_member(each: Sent) -> str:
     """Why labels and taints of a member that the hub lacks are not written."""
     return (
         f"The hub has no member {each.body['metadata']['name']}. A plan makes none: it joins by KubeFleet's "
-        "join script (hack/membership/joinMC.sh), or by `az fleet member create`."
+        "join script (hack/membership/joinMC.sh), or by `az fleet member create`. "
+        "If it left for good, take its block out of the configuration."
     )
 
 
@@ -70,13 +73,13 @@ def _of_arm(label: str) -> bool:
 
 
 def refusal_words(refused: Refused, each: Sent) -> str:
-    """A refusal in one sentence or more."""
+    """A refusal while a step is carried out, in one sentence or more."""
     title = each.title
     if refused.kind is Refusal.OTHER_MANAGER:
         parts = [f"{each.field} belongs to {each.manager}" for each in refused.causes if each.manager]
         return (
             f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or take it over: once "
-            "by nexusform apply -take-ownership, for good by force_conflicts = true."
+            "by nexusform apply -resume -take-ownership, for good by force_conflicts = true."
         )
     if refused.missing_right:
         return f"{title}: {refused.missing_right}."
