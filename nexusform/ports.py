@@ -447,8 +447,8 @@ class JudgesPlans(Protocol):
 
 @runtime_checkable
 class TellsVerdict(Protocol):
-    """A provider that asks the other side what it makes of a plan. It is given changes that are in error, too
-    (`flaw`), and says that they were not judged.
+    """A provider that asks the other side what it makes of a plan. It is given deletions as well (without
+    `planned`), and changes that are in error (`flaw`), and says that these were not judged.
     """
 
     def verdict(self) -> str:

@@ -49,9 +49,10 @@ def judged(
     for name, provider in providers.items():
         if not isinstance(provider, JudgesPlans):
             continue
-        changes = _changes_of(result, name)
-        if not isinstance(provider, TellsVerdict):
-            changes = [one for one in changes if not flaw_of(one)]
+        if isinstance(provider, TellsVerdict):
+            changes = _changes_of(result, name, {*_SENT, Action.DELETE})
+        else:
+            changes = [one for one in _changes_of(result, name) if not flaw_of(one)]
         try:
             said = provider.judge([_request_of(change, flaw_of(change)) for change in changes])
         except ProviderProblem as problem:
@@ -72,9 +73,9 @@ def unasked(result: PlanResult, providers: Mapping[str, Provider], why: str) -> 
     return diagnostics
 
 
-def _changes_of(result: PlanResult, provider: str) -> list[Change]:
-    """What a provider is to write."""
-    return [one for one in result.plan.changes if one.provider == provider and one.action in _SENT]
+def _changes_of(result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT) -> list[Change]:
+    """What a provider is to do."""
+    return [one for one in result.plan.changes if one.provider == provider and one.action in actions]
 
 
 def _of_changes(changes: Sequence[Change], said: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
@@ -94,7 +95,7 @@ def verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
 def _request_of(change: Change, flaw: str) -> ChangeRequest:
     """A change of a plan as its provider gets it, in one step."""
     key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action is Action.UPDATE else None
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
     noted = (change.private or {}).get(UNFINISHED)
     unfinished = noted if prior else None
     return ChangeRequest(

@@ -156,4 +156,67 @@ def test_an_apply_that_flux_stopped_goes_on_with_take_ownership(hub: Front, told
     code, said = told("apply", "x.nfplan")
     assert (code, "or take it over: nexusform apply -resume -take-ownership." in said) == (1, True), said
     code, said = told("apply", "-resume", "-take-ownership")
+
+
+TAINTED = """
+provider "fleet" {{
+  field_manager = "{manager}"
+}}
+data "fleet_hub" "hub" {{}}
+resource "fleet_member_cluster" "lon1" {{
+  provider = fleet
+  labels   = {{ {labels} }}
+}}
+"""
+
+
+def member_of(name: str, **labels: str) -> dict[str, object]:
+    return {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name, "labels": labels},
+    }
+
+
+def test_what_somebody_else_owns_as_well_stays_and_the_plan_says_so(hub: Front, told: Told) -> None:
+    Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1", b = "1"'))
+    assert told("apply", "-auto-approve")[0] == 0
+    hub.put(member_of("lon1", b="1"), "ops")
+    Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1"'))
+    code, said = told("apply", "-auto-approve")
+    words = "MemberCluster lon1: metadata.labels.b belongs to ops as well. What stays is as it is there."
+    assert (code, words in said) == (0, True), said
+    assert (hub.get("MemberCluster", "lon1") or {})["metadata"]["labels"]["b"] == "1"
+    assert "metadata.labels.b" not in told("plan")[1]
+
+
+def test_two_configurations_of_one_name_on_a_hub_are_told_what_they_take_from_each_other(
+    hub: Front, told: Told
+) -> None:
+    Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1"'))
+    assert told("apply", "-auto-approve")[0] == 0
+    for state in Path().glob("*state*"):
+        state.rename(f"{state}.of-a") if state.is_file() else state.rename("of-a")
+    Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='b = "1"'))
+    code, said = told("plan")
+    words = "metadata.labels.a was applied under the name nexusform, is not of this configuration, and goes"
+    assert (code, words in said) == (0, True), said
+    Path("main.nf.hcl").write_text(TAINTED.format(manager="team-b", labels='b = "1"'))
+    assert told("apply", "-auto-approve")[0] == 0
+    labels = (hub.get("MemberCluster", "lon1") or {})["metadata"]["labels"]
+    assert (labels["a"], labels["b"]) == ("1", "1")
+
+
+def test_nothing_is_deleted_where_flux_applies_a_part_of_it(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
+    metadata = {"name": "settings", "namespace": "web", "labels": labels}
+    hub.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, "kustomize-controller")
+    hub.log.clear()
+    code, said = told("destroy", "-auto-approve")
+    words = "ConfigMap web/settings (fleet_hub_manifest.web) is applied by Flux Kustomization apps/apps"
+    assert (code, words in said) == (1, True), said
+    assert "DELETE" not in {method for method, *_ in hub.log}
+    code, said = told("destroy", "-auto-approve", "-take-ownership")
     assert code == 0, said

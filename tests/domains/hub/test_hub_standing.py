@@ -12,6 +12,7 @@ from nexusform.domains.hub.providers.hub_standing import (
     held_up,
     placement_standing,
 )
+from nexusform.domains.hub.providers.hub_writing import held_by
 
 API = "placement.kubernetes-fleet.io/v1beta1"
 LABEL = "kubernetes-fleet.io"
@@ -68,7 +69,8 @@ def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
     assert waiting.words == "a: Overridden False, AsTold"
     conditions = [{"type": "Overridden", "status": "False"}]
     failing = failures_foretold({"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]})
-    assert placement_standing(shown, foretold["bindings"], external=False, failing=failing).done
+    ended = placement_standing(shown, foretold["bindings"], external=False, failing=failing)
+    assert (ended.done, ended.words) == (True, "as foretold, a: Overridden False, AsTold")
 
 
 def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
@@ -128,3 +130,14 @@ def test_what_a_member_still_gives_back_is_under_way() -> None:
     shown = _strictly(_shown("web-0-snapshot", **READY))
     shown.bindings[0]["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
     assert held_up(shown) is None
+
+
+def test_what_keeps_a_namespace_is_said() -> None:
+    remaining = "Some resources are remaining: configmaps. has 1 resource instances"
+    conditions = [
+        {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "all discovered"},
+        {"type": "NamespaceContentRemaining", "status": "True", "message": remaining},
+    ]
+    assert held_by({"status": {"conditions": conditions}}) == f"; {remaining}"
+    assert held_by({"metadata": {"finalizers": ["a/b"]}}) == ", held by a/b"
+    assert held_by({}) == ""

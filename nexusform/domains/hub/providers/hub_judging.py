@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics import Problem, Severity
@@ -12,10 +13,11 @@ from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
 from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
 from nexusform.domains.hub.providers.hub_objects import managed_by, path_on, standing_of_many
-from nexusform.domains.hub.providers.hub_owners import left_to_others
+from nexusform.domains.hub.providers.hub_owners import left_to_others, let_go
 from nexusform.domains.hub.providers.hub_refusals import no_member, of_azure, stands_already
 from nexusform.domains.hub.providers.hub_terms import Terms, taking
 from nexusform.domains.hub.providers.hub_writing import EXTERNAL, turns_external
+from nexusform.plain_data import part_at
 from nexusform.ports import ChangeRequest
 from nexusform.values import UNKNOWN
 from nexusform.words import counted, first_of
@@ -26,6 +28,8 @@ STANDS: Final = "object-stands-on-the-hub"
 NO_MEMBER: Final = "member-is-not-on-the-hub"
 OF_OTHERS: Final = "managed-by-others"
 TAKEN: Final = "fields-are-taken-over"
+STAYS: Final = "fields-stay-with-others"
+OF_ANOTHER: Final = "fields-of-another-configuration"
 NOT_JUDGED: Final = "not-judged"
 _LATER: Final = "later"  # no diagnostic: what the hub can be asked only once the plan is applied
 _AT_ONCE: Final = 6
@@ -48,8 +52,9 @@ class Judging:
     def judge(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """What is to be said of changes, each with its number."""
         numbers = self._asked_of(requests)
+        going = [n for n, request in enumerate(requests) if request.planned is None]
         if not numbers:
-            return []
+            return self._of_what_goes(requests, going)
         try:
             hub = self._asked.hub()
             if self._terms.confined and not self._terms.may_judge(hub.server):
@@ -76,7 +81,37 @@ class Judging:
         found += [_not_known_yet(n, requests[n].address) for n in sound if n not in sent]
         self.verdict = _verdict(hub.server, len(known), found)
         flawed = [(n, requests[n]) for n in numbers if requests[n].flaw]
-        return [*_together(found, required=self._terms.judge == "require"), *_left_out(flawed)]
+        together = _together(found, required=self._terms.judge == "require")
+        return [*together, *_left_out(flawed), *self._of_what_goes(requests, going)]
+
+    def _of_what_goes(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
+        """What somebody else applies of that which is to be deleted."""
+        if not numbers or self._terms.take_ownership:
+            return []
+        sent = {
+            n: objects_of(requests[n].key.type, requests[n].prior or {})
+            for n in numbers
+            if requests[n].key.type not in (*APPROVALS, MEMBERS)
+        }
+        found: list[Finding] = []
+        try:
+            hub = self._asked.hub()
+            self._standing |= standing_of_many(hub, (each for objects in sent.values() for each in objects))
+            for number, objects in sent.items():
+                found += [
+                    (number, _kept_by(who, each, requests[number]))
+                    for each in objects
+                    if (who := managed_by(self._body_on(hub, each) or {}))
+                ]
+        except (HubProblem, Refused):
+            return []  # what cannot be read now, the step finds out
+        return found
+
+    def _body_on(self, hub: Hub, each: Sent) -> Mapping[str, Any] | None:
+        path = path_on(hub, each)
+        if path in self._standing:
+            return self._standing[path]
+        return hub.get(path) if path else None
 
     def unasked(self, requests: Sequence[ChangeRequest], why: str) -> list[Finding]:
         """What is to be said where a run does not ask the hub."""
@@ -87,7 +122,11 @@ class Judging:
         """The numbers of the changes of which the hub is asked."""
         if self._terms.judge == "off":
             return []
-        return [n for n, request in enumerate(requests) if request.key.type not in APPROVALS]
+        return [
+            n
+            for n, request in enumerate(requests)
+            if request.planned is not None and request.key.type not in APPROVALS
+        ]
 
     def _note_new(self, each: Sent) -> None:
         metadata = each.body.get("metadata") or {}
@@ -111,7 +150,7 @@ class Judging:
         self, hub: Hub, number: int, request: ChangeRequest, sent: Sequence[Sent]
     ) -> Iterator[Finding]:
         before, replaced = (
-            {each.identity for each in objects_of(request.key.type, values)} if values else set()
+            {each.identity: each for each in objects_of(request.key.type, values)} if values else {}
             for values in (request.prior, request.replaces)
         )
         if not sent:
@@ -122,23 +161,23 @@ class Judging:
                 if each.identity in replaced:
                     yield from ((number, problem) for problem in self._made_anew(hub, each))
                     continue
-                for problem in self._judge_object(hub, each, request, known=each.identity in before):
+                for problem in self._judge_object(hub, each, request, before.get(each.identity)):
                     yield number, problem
             except Refused as refused:
                 yield number, self._refusal(refused, each, request)
 
     def _judge_object(
-        self, hub: Hub, each: Sent, request: ChangeRequest, *, known: bool
+        self, hub: Hub, each: Sent, request: ChangeRequest, before: Sent | None
     ) -> Iterator[Problem]:
         path = path_on(hub, each)
         if not path:
             yield self._not_served(each)
             return
-        body = self._standing[path] if path in self._standing else hub.get(path)
+        body = self._body_on(hub, each)
         if request.key.type == MEMBERS and body is None:
             yield Problem((), NO_MEMBER, no_member(each))
             return
-        if body is not None and not known and request.key.type != MEMBERS:
+        if body is not None and before is None and request.key.type != MEMBERS:
             history = self._others.get(request.address, {}).get(each.title)
             words = history.detail if history else stands_already(each, request.key, request.address)
             if who := managed_by(body):
@@ -146,6 +185,8 @@ class Judging:
             yield Problem((), STANDS, words)
             return
         yield from self._of_others(each, body)
+        if body is not None:
+            yield from self._let_go(each, before, body)
         sent = left_to_others(each.body, body, request.ignored, self._terms.manager)
         if body is not None and turns_external(each.body, body):
             hub.merge(path, EXTERNAL, self._terms.manager, dry_run=True)
@@ -155,9 +196,7 @@ class Judging:
 
     def _made_anew(self, hub: Hub, each: Sent) -> Iterator[Problem]:
         """What is deleted first: while it stands, a dry run would be answered for a change of it."""
-        path = path_on(hub, each)
-        body = (self._standing[path] if path in self._standing else hub.get(path)) if path else None
-        yield from self._of_others(each, body)
+        yield from self._of_others(each, self._body_on(hub, each))
         yield Problem((), _LATER, f"{each.title} (what stands is deleted first)")
 
     def _of_others(self, each: Sent, body: Mapping[str, Any] | None) -> Iterator[Problem]:
@@ -168,6 +207,32 @@ class Judging:
                 "-take-ownership; change it there, or leave it out here."
             )
             yield Problem((), OF_OTHERS, detail, Severity.WARNING)
+
+    def _let_go(self, each: Sent, before: Sent | None, body: Mapping[str, Any]) -> Iterator[Problem]:
+        """The fields that are applied no more and stay, since somebody else owns them as well; and those that
+        go although this configuration never said them.
+        """
+        manager = self._terms.manager
+        stay: list[str] = []
+        go: list[str] = []
+        for path, owners in let_go(each.body, body, manager).items():
+            words = ".".join(map(str, path))
+            if owners and not (turns_external(each.body, body) and path[:2] == ("spec", "strategy")):
+                stay.append(f"{words} belongs to {' and '.join(owners)} as well")
+            elif not owners and (before is None or part_at(before.body, path) is None):
+                go.append(words)
+        if stay:
+            detail = (
+                f"{each.title}: {first_of(stay, _MOST_NAMED, separator='; ')}. What stays is as it is there."
+            )
+            yield Problem((), STAYS, detail, Severity.WARNING)
+        if go:
+            detail = (
+                f"{each.title}: {first_of(go, _MOST_NAMED)} was applied under the name {manager}, is not of "
+                "this configuration, and goes with this apply. Give each configuration that writes to one "
+                "hub a field_manager of its own."
+            )
+            yield Problem((), OF_ANOTHER, detail, Severity.WARNING)
 
     def _dry_run(self, hub: Hub, path: str, each: Sent, *, taking: str) -> Iterator[Problem]:
         """Ask for an object as the apply would; what it takes from others (`taking`) is told. Raises
@@ -198,6 +263,15 @@ class Judging:
         if refused.kind is Refusal.OTHER_MANAGER:
             return _conflict(refused, each, request)
         return _SAID.get(refused.kind, _refused)(refused, each)
+
+
+def _kept_by(who: str, each: Sent, request: ChangeRequest) -> Problem:
+    detail = (
+        f"{each.title} ({request.address}) is applied by {who}, which would make it again. It is deleted "
+        "only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
+        f"{quote(request.address)}."
+    )
+    return Problem((), OF_OTHERS, detail)
 
 
 def _not_known_yet(number: int, address: str) -> Finding:

@@ -126,12 +126,27 @@ def _said(sent: Any, above: Path = ()) -> Iterator[Path]:
         yield above
 
 
+def let_go(sent: Body, shown: Body, manager: str) -> dict[Path, tuple[str, ...]]:
+    """The fields that a manager applied of an object and applies no more, and who owns them beside it: with
+    an owner a field stays, without one it goes.
+    """
+    paths = sorted(path for path in owned_by_us(shown, manager) if part_at(sent, path) is None)
+    return {path: _other_owners(shown, path, manager) for path in paths if part_at(shown, path) is not None}
+
+
 def _has_other_owner(shown: Body, path: Path, manager: str) -> bool:
-    for entry in (shown.get("metadata") or {}).get("managedFields") or ():
-        is_ours = entry.get("manager") == manager and entry.get("operation") == "Apply"
-        if not is_ours and _holds(entry.get("fieldsV1"), path):
-            return True
-    return False
+    return bool(_other_owners(shown, path, manager))
+
+
+def _other_owners(shown: Body, path: Path, manager: str) -> tuple[str, ...]:
+    """Who beside a manager owns a field."""
+    owners = [
+        str(entry.get("manager") or "unknown")
+        for entry in (shown.get("metadata") or {}).get("managedFields") or ()
+        if (entry.get("manager"), entry.get("operation")) != (manager, "Apply")
+        and _holds(entry.get("fieldsV1"), path)
+    ]
+    return tuple(dict.fromkeys(owners))
 
 
 def _holds(fields: Any, path: Path) -> bool:

@@ -131,8 +131,10 @@ def placement_standing(
     latest = index_told(body) if shown.is_glance else _number(_latest(shown.snapshots))
     if external:
         return Standing(done=True, bindings=bindings, decided=True, latest=latest)
-    holds = _not_there(shown, planned, latest, failing)
+    holds, expected = _not_there(shown, planned, latest, failing)
     words = first_of(holds, _MOST_NAMED)
+    if expected and not holds:
+        words = f"as foretold, {first_of(expected, _MOST_NAMED)}"
     return Standing(done=not holds, words=words, bindings=bindings, decided=True, latest=latest)
 
 
@@ -181,34 +183,57 @@ def index_told(placement: Body) -> int | None:
 
 def _not_there(
     shown: Shown, planned: Mapping[str, Any], latest: int | None, failing: AbstractSet[tuple[str, str]]
-) -> list[str]:
-    """What a rolling update still has to do, by cluster."""
+) -> tuple[list[str], list[str]]:
+    """What a rolling update still has to do, by cluster; and what it was foretold not to get done."""
     holds: list[str] = []
+    expected: list[str] = []
     for binding in shown.bindings:
-        spec = binding.get("spec") or {}
-        cluster = str(spec.get("targetCluster"))
-        state = str(spec.get("state"))
-        foretold = planned.get(cluster) or {}
-        if is_going(binding):
-            names = ", ".join((binding.get("metadata") or {}).get("finalizers") or ())
-            holds.append(f"{cluster} still goes{f' (held by {names})' if names else ''}")
-        elif state == "Unscheduled":
-            if foretold.get("state") != "Unscheduled":
-                holds.append(f"{cluster} is to be left")
-        elif state != "Bound":
-            if foretold.get("state") != "Scheduled":
-                holds.append(f"{cluster} is {state}")
-        elif latest is not None and (number := _snapshot_number(spec.get("resourceSnapshotName"))) != latest:
-            if number is not None and foretold.get("resource_snapshot") == number:
-                continue  # the plan foretold that the rollout stops before it
-            name = spec.get("resourceSnapshotName")
-            holds.append(f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet")
-        elif _applies_otherwise(shown.placement, spec):
-            holds.append(f"{cluster} is still told to apply as before")
+        foretold = planned.get(_cluster_of(binding)) or {}
+        behind = _behind(binding, latest)
+        if behind is not None:
+            number, words = behind
+            is_foretold = number is not None and foretold.get("resource_snapshot") == number
         else:
-            kind, reason = why_not_ready(binding)
-            holds += [f"{cluster}: {reason}"] if reason and (cluster, kind) not in failing else []
-    return holds
+            kind, words = _still_to_do(shown.placement, binding, foretold)
+            is_foretold = (_cluster_of(binding), kind) in failing
+        if words:
+            (expected if is_foretold else holds).append(words)
+    return holds, expected
+
+
+def _cluster_of(binding: Body) -> str:
+    return str((binding.get("spec") or {}).get("targetCluster"))
+
+
+def _behind(binding: Body, latest: int | None) -> tuple[int | None, str] | None:
+    """The number of the snapshot that a bound cluster has where there is a newer one, and words; None for
+    what is not behind.
+    """
+    spec, cluster = binding.get("spec") or {}, _cluster_of(binding)
+    name = spec.get("resourceSnapshotName")
+    number = _snapshot_number(name)
+    if is_going(binding) or spec.get("state") != "Bound" or latest is None or number == latest:
+        return None
+    return number, f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
+
+
+def _still_to_do(placement: Body, binding: Body, foretold: Body) -> tuple[str, str]:
+    """What is still to be done on a cluster that has the newest snapshot, or none: the condition that failed,
+    "" for none, and words, "" for nothing.
+    """
+    spec, cluster = binding.get("spec") or {}, _cluster_of(binding)
+    if is_going(binding):
+        names = ", ".join((binding.get("metadata") or {}).get("finalizers") or ())
+        return "", f"{cluster} still goes{f' (held by {names})' if names else ''}"
+    state = str(spec.get("state"))
+    if state != "Bound":
+        resting = "Unscheduled" if state == "Unscheduled" else "Scheduled"
+        words = f"{cluster} is to be left" if state == "Unscheduled" else f"{cluster} is {state}"
+        return "", "" if foretold.get("state") == resting else words
+    if _applies_otherwise(placement, spec):
+        return "", f"{cluster} is still told to apply as before"
+    kind, reason = why_not_ready(binding)
+    return kind, f"{cluster}: {reason}" if reason else ""
 
 
 def _applies_otherwise(placement: Body, binding_spec: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.importers.fleet_export import conditions_of
 from nexusform.domains.fleet.planning.beside_others import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import MEMBER
@@ -58,6 +59,15 @@ from nexusform.domains.hub.providers.hub_watch import Watch, hub_version, is_ext
 from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews
 
 Values = Mapping[str, Any]
+# Conditions by which a namespace tells why it is still there.
+_NAMESPACE_HOLDS: Final = frozenset(
+    {
+        "NamespaceContentRemaining",
+        "NamespaceFinalizersRemaining",
+        "NamespaceDeletionContentFailure",
+        "NamespaceDeletionDiscoveryFailure",
+    }
+)
 EXTERNAL: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
 
 
@@ -116,7 +126,7 @@ class Writing(Struct, frozen=True):
             words = f"{each.title} was made anew by others since the plan, and stays"
             self.request.tell(StepNews(words=words))
             return
-        refuse_managed(self.terms, body, "apply")
+        refuse_managed(self.terms, body, "destroy")
         path = path_needed(self.hub, each)
         self.hub.delete(path, uid_of(body))
         if self._kind in PLACEMENTS:
@@ -125,8 +135,7 @@ class Writing(Struct, frozen=True):
         def look(_elapsed: float) -> tuple[bool, str]:
             there = self.mirrors.get(path)
             gone = there is None or uid_of(there) != uid_of(body)
-            held = ", ".join(((there or {}).get("metadata") or {}).get("finalizers") or ())
-            return gone, f"{each.title} still goes{f', held by {held}' if held else ''}"
+            return gone, f"{each.title} still goes{held_by(there or {})}"
 
         self._watch.until(look, f"The deletion of {each.title}", partial(self.mirrors.changes, path))
 
@@ -339,6 +348,18 @@ class Writing(Struct, frozen=True):
 
         self._watch.until(look, f"The approval {name}")
         return ProviderAnswer(planned)
+
+
+def held_by(body: Values) -> str:
+    """What keeps an object that is deleted: finalizers, or what a namespace still holds."""
+    finalizers = (body.get("metadata") or {}).get("finalizers") or ()
+    held = f", held by {', '.join(finalizers)}" if finalizers else ""
+    said = [
+        str(each.get("message"))
+        for each in conditions_of(body)
+        if each.get("status") == "True" and str(each.get("type")) in _NAMESPACE_HOLDS
+    ]
+    return held + "".join(f"; {words}" for words in said)
 
 
 def _operation(each: Sent) -> str:
