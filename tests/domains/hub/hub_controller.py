@@ -40,7 +40,8 @@ class Controller:
     """`picks`: placement to clusters (default: the last members by name). `stuck`: clusters that apply
     nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back. `overrides_wait`:
     it looks at no override. `late`: at so many more requests it still picks as before. `holds_back`: the
-    rollouts bring no override and no new content to bindings that stand.
+    rollouts bring no override and no new content to bindings that stand. `sees_nothing`: it has not heard of
+    any object that a placement may select.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Controller:
         self.overrides_wait = False
         self.late = 0
         self.holds_back = False
+        self.sees_nothing = False
 
     def __call__(self, server: Front) -> None:
         if self.asleep:
@@ -186,6 +188,7 @@ class Controller:
         objects = [_bare(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
         inside = [*server.all("ConfigMap"), *server.all("Deployment")]
         objects += [_bare(each) for each in inside if each["metadata"]["namespace"] in names]
+        objects = [] if self.sees_nothing else objects
         digest = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()
         known = [
             each

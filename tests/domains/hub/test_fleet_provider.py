@@ -186,6 +186,35 @@ def test_what_was_sure_and_the_hub_decides_otherwise_is_an_alarm(
     assert "Predictions on web: 3 of 5 settled claims held" in said
 
 
+def test_a_hub_that_selects_nothing_is_waited_for_and_told(
+    hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_watch._QUIET", 1.0)
+    controller.sees_nothing = True
+    write()
+    code, said = told("apply", "-auto-approve")
+    assert "the hub selects nothing, and 2 objects were foretold" in said, (code, said)
+    controller.sees_nothing = False
+    hub.act()
+    write(content="2")
+    code, said = told("apply", "-auto-approve")
+    assert (code, "selects nothing" in said) == (0, False), said
+
+
+def test_a_rollout_that_is_not_through_is_no_match_for_reconcile(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    controller.stuck.add("lon1")
+    write(timeout="1s")
+    assert told("apply", "-auto-approve")[0] == 1
+    code, said = told("reconcile", "-from=hub")
+    assert (code, "the hub is not done with 1 placement" in said) == (2, True), said
+    controller.stuck.clear()
+    hub.act()
+    assert told("apply", "-resume")[0] == 0
+    assert told("reconcile", "-from=hub")[0] == 0
+
+
 def test_figures_that_changed_between_plan_and_apply_are_why_and_no_alarm(
     hub: Front, controller: Controller, told: Told
 ) -> None:

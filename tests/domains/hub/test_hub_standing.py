@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.hub.providers.hub_objects import held_by
 from nexusform.domains.hub.providers.hub_standing import (
     Shown,
     failures_foretold,
     held_up,
     placement_standing,
 )
-from nexusform.domains.hub.providers.hub_writing import held_by
 
 API = "placement.kubernetes-fleet.io/v1beta1"
 LABEL = "kubernetes-fleet.io"

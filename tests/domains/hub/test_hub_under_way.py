@@ -9,7 +9,7 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Front
+from tests.domains.hub.hub_front import Front, path_of_kind
 from tests.domains.hub.test_fleet_provider import write
 
 WAITS = "ClusterResourcePlacement web waits: lon1: Applied False, NotAllWorkHaveBeenApplied"
@@ -153,3 +153,24 @@ def test_a_replacement_deletes_what_stands_and_makes_another(
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
+
+
+def test_what_somebody_deletes_is_told_and_not_written_to(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    write()
+    told("apply", "-auto-approve")
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    controller.asleep = True
+    held = {"metadata": {"name": "web", "finalizers": ["somebody/waits"]}}
+    hub.put({"apiVersion": placement["apiVersion"], "kind": placement["kind"], **held}, "somebody")
+    path = f"{path_of_kind('ClusterResourcePlacement')}/web"
+    assert hub.answer("DELETE", path, "admin-token", b"{}")[0] == 200
+    words = "fleet_cluster_resource_placement.web: ClusterResourcePlacement web is being deleted, held by "
+    said = told("plan")[1]
+    assert words in said
+    write(number=3)
+    code, said = told("apply", "-auto-approve")
+    assert (code, "is being deleted on the hub; apply again once it is gone" in said) == (1, True), said
+    hub.remove(hub.get("ClusterResourcePlacement", "web") or {})

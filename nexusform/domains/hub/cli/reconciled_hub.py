@@ -33,8 +33,14 @@ def compare_with_hub(place: Place, locking: Locking, notices: Notices) -> Compar
 def _outline(found: ReconciledHub) -> Outline:
     misses = sum(len(check.misses) for check in found.checks)
     gone = [check for check in found.checks if check.shown is None]
-    sections = [*_placements(found.checks), *_elsewhere(found.checks), *_rules(found), *_claims(found.checks)]
-    bad = bool(misses or gone or found.broken)
+    sections = [
+        *_placements(found.checks),
+        *_elsewhere(found.checks),
+        *_not_through(found),
+        *_rules(found),
+        *_claims(found.checks),
+    ]
+    bad = bool(misses or gone or found.broken or found.not_through)
     return Outline("Reconciliation with the hub", _verdict(found, misses), bad, (), tuple(sections))
 
 
@@ -44,6 +50,9 @@ def _verdict(found: ReconciledHub, misses: int) -> str:
     stand = f"{where}: each stands as state has it"
     if misses:
         stand = f"{where}: {counted(misses, 'binding')} {form(misses, 'is', 'are')} not as state had it"
+    left = len(found.not_through)
+    if left:
+        stand += f"; the hub is not done with {counted(left, 'placement')}"
     broken = len(found.broken)
     if broken:
         stand += f"; {counted(broken, 'separation rule')} {form(broken, 'is', 'are')} broken"
@@ -74,6 +83,13 @@ def _elsewhere(checks: Sequence[PlacementCheck]) -> Iterator[Section]:
     if rows:
         heads = ("Placement", "Cluster", "State had", "The hub shows")
         yield Section("Otherwise than state had it", table=Table(heads, tuple(rows)), bad=True)
+
+
+def _not_through(found: ReconciledHub) -> Iterator[Section]:
+    if found.not_through:
+        rows = [Row(each, bad=True) for each in found.not_through]
+        table = Table(("Placement", "What the hub has still to do"), tuple(rows))
+        yield Section("Not through", table=table, bad=True)
 
 
 def _rules(found: ReconciledHub) -> Iterator[Section]:
@@ -116,5 +132,9 @@ _PLACEMENT: Final = Form(
 )
 _RULE: Final = Form(Struct, "address holds", holds=lambda holds: holds == "always")
 _RECONCILED: Final = Form(
-    ReconciledHub, "placements=checks separation_rules=rules", placements=_PLACEMENT, separation_rules=_RULE
+    ReconciledHub,
+    "placements=checks separation_rules=rules not_through",
+    placements=_PLACEMENT,
+    separation_rules=_RULE,
+    not_through=columns("placement words"),
 )

@@ -53,8 +53,7 @@ class FleetHub:
             Problem(
                 (),
                 "placement-is-not-through",
-                f"The hub is not done with {address}: {words}. Nothing to send changes that; look at "
-                "these clusters.",
+                f"The hub is not done with {address}: {words}. Nothing to send changes that; look there.",
                 Severity.WARNING,
                 brief=f"{address}: {words}",
                 about=address,
@@ -62,6 +61,13 @@ class FleetHub:
             for address, words in self._seen.under_way.items()
         ]
         return said + [remark_on_fields(*each) for each in self._seen.of_others.items()]
+
+    @property
+    def not_through(self) -> dict[str, str]:
+        """What the hub has still to do of the placements that were read, or where their rollouts stop, by
+        address, in words.
+        """
+        return {**self._seen.under_way, **{at: stop.brief for at, stop in self._seen.stopped.items()}}
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """What stands of many objects. Raises ProviderProblem."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from nexusform.domains.fleet.importers.fleet_export import manager_of
+from nexusform.domains.fleet.importers.fleet_export import conditions_of, manager_of
 from nexusform.domains.hub.api.hub import Hub
 from nexusform.domains.hub.api.hub_mirror import MANY, Mirrors
 from nexusform.domains.hub.api.hub_words import Refused
@@ -14,6 +14,15 @@ from nexusform.domains.pods.importers.kubernetes_manifests import manifest_of
 from nexusform.ports import ProviderProblem
 
 Body = Mapping[str, Any]
+# Conditions by which a namespace tells why it is still there.
+_NAMESPACE_HOLDS: Final = frozenset(
+    {
+        "NamespaceContentRemaining",
+        "NamespaceFinalizersRemaining",
+        "NamespaceDeletionContentFailure",
+        "NamespaceDeletionDiscoveryFailure",
+    }
+)
 
 
 def path_on(hub: Hub, each: Sent) -> str:
@@ -77,6 +86,18 @@ def uid_of(body: Body) -> str:
 def is_deleted(body: Body) -> bool:
     """Whether an object still stands although it was deleted."""
     return bool((body.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def held_by(body: Body) -> str:
+    """What keeps an object that is deleted: finalizers, or what a namespace still holds."""
+    finalizers = (body.get("metadata") or {}).get("finalizers") or ()
+    held = f", held by {', '.join(finalizers)}" if finalizers else ""
+    said = [
+        str(each.get("message"))
+        for each in conditions_of(body)
+        if each.get("status") == "True" and str(each.get("type")) in _NAMESPACE_HOLDS
+    ]
+    return held + "".join(f"; {words}" for words in said)
 
 
 def is_applied_by(body: Body, manager: str) -> bool:

@@ -28,6 +28,8 @@ from nexusform.domains.hub.providers.hub_bodies import (
     objects_of,
 )
 from nexusform.domains.hub.providers.hub_objects import (
+    held_by,
+    is_deleted,
     named,
     path_on,
     standing_of_many,
@@ -120,10 +122,19 @@ def _read_one(standing: _Standing, terms: Terms, request: ReadRequest, seen: See
     if key.type in OVERRIDES and (request.planned is not None or request.unfinished):
         words = OverrideLook(standing.hub, key.type, known, gone=False).look()[1]
     going_on = noted(request, sent[0].title, words)
-    if words and key.type in PLACEMENTS and not going_on:
-        seen.under_way[request.address] = words
+    if not going_on and (still := _still_to_be_told(key.type, *ours[0], words)):
+        seen.under_way[request.address] = still
     # A step that an earlier run began is done once more, which settles what was foretold of it.
     return ReadAnswer(attributes, observed=True, settled=request.planned is None, note=note | going_on)
+
+
+def _still_to_be_told(type_name: str, each: Sent, body: Values, words: str) -> str:
+    """What becomes of an object although no apply waits for it, in words; "" for nothing. `words` are what
+    the hub has still to do.
+    """
+    if is_deleted(body) and type_name != MEMBERS:
+        return f"{each.title} is being deleted{held_by(body)}"
+    return words if type_name in PLACEMENTS else ""
 
 
 def _ours(

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.documents.shapes import mappings_at
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
 from nexusform.domains.hub.api.hub_mirror import PARENT, Mirror, Mirrors
@@ -126,11 +127,10 @@ class Watch(Struct, frozen=True):
             if last.decided and not last.done and (stop := held_up(shown)):
                 last = replace(last, done=True, words=stop.words)
             decided = decided if decided.decided else last
-            behind = last.done and snapshots_behind(planned, last.latest) and not external
-            if behind and elapsed < _QUIET:
-                return False, "the hub has not taken a snapshot of the new content yet"
-            if last.done and planned and elapsed < _DOUBT and not is_as_foretold(planned, last.bindings):
-                return False, "the hub has not picked the clusters that were foretold"
+            if last.done and (words := _yet_to_notice(placement, foretold, last, elapsed)):
+                return False, words
+            if last.done and not last.words:
+                last = replace(last, words=_selects_nothing(placement, foretold))
             return last.done, last.words
 
         def changes() -> int | None:
@@ -284,6 +284,31 @@ def eviction_end(body: Mapping[str, Any]) -> tuple[bool, str]:
         if (kind, status) == ("Executed", "True"):
             return True, ""
     return False, ""
+
+
+def _yet_to_notice(placement: Values, foretold: Values, last: Standing, elapsed: float) -> str:
+    """What a hub that seems to be done may not have noticed yet, in words; "" for nothing, or when it will
+    not notice it any more.
+    """
+    planned = foretold.get("bindings") or {}
+    if elapsed < _QUIET and not is_external(placement):
+        if snapshots_behind(planned, last.latest):
+            return "the hub has not taken a snapshot of the new content yet"
+        if words := _selects_nothing(placement, foretold):
+            return words
+    if planned and elapsed < _DOUBT and not is_as_foretold(planned, last.bindings):
+        return "the hub has not picked the clusters that were foretold"
+    return ""
+
+
+def _selects_nothing(placement: Values, foretold: Values) -> str:
+    """Words where a hub selects nothing for a placement although objects were foretold, as one does that has
+    not heard of them; "" otherwise, and where staged runs decide what is selected.
+    """
+    objects = foretold.get("selected_resources") or ()
+    if not objects or is_external(placement) or mappings_at(placement, "status", "selectedResources"):
+        return ""
+    return f"the hub selects nothing, and {counted(len(objects), 'object')} were foretold"
 
 
 def _is_otherwise(changes: Callable[[], int | None], seen: int) -> bool:

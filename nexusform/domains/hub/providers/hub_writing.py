@@ -10,7 +10,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_export import conditions_of
 from nexusform.domains.fleet.planning.beside_others import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
 from nexusform.domains.hub.api.hub_kinds import MEMBER
@@ -30,6 +29,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     objects_of,
 )
 from nexusform.domains.hub.providers.hub_objects import (
+    held_by,
     is_applied_by,
     is_deleted,
     named,
@@ -59,15 +59,6 @@ from nexusform.domains.hub.providers.hub_watch import Watch, hub_version, is_ext
 from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews
 
 Values = Mapping[str, Any]
-# Conditions by which a namespace tells why it is still there.
-_NAMESPACE_HOLDS: Final = frozenset(
-    {
-        "NamespaceContentRemaining",
-        "NamespaceFinalizersRemaining",
-        "NamespaceDeletionContentFailure",
-        "NamespaceDeletionDiscoveryFailure",
-    }
-)
 EXTERNAL: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
 
 
@@ -210,10 +201,10 @@ class Writing(Struct, frozen=True):
                 f"{each.title} was deleted and made anew by others since the plan. Plan again, and the plan "
                 "says what can be done."
             )
+        if is_deleted(body) and self._kind != MEMBERS:
+            raise ProviderProblem(f"{each.title} is being deleted on the hub; apply again once it is gone.")
         if known or self._went_on(each, body) or self._kind == MEMBERS:
             return
-        if is_deleted(body):
-            raise ProviderProblem(f"{each.title} is being deleted on the hub; apply again once it is gone.")
         raise ProviderProblem(stands_already(each, self.request.key, self.request.address))
 
     def _went_on(self, each: Sent, body: Values) -> bool:
@@ -348,18 +339,6 @@ class Writing(Struct, frozen=True):
 
         self._watch.until(look, f"The approval {name}")
         return ProviderAnswer(planned)
-
-
-def held_by(body: Values) -> str:
-    """What keeps an object that is deleted: finalizers, or what a namespace still holds."""
-    finalizers = (body.get("metadata") or {}).get("finalizers") or ()
-    held = f", held by {', '.join(finalizers)}" if finalizers else ""
-    said = [
-        str(each.get("message"))
-        for each in conditions_of(body)
-        if each.get("status") == "True" and str(each.get("type")) in _NAMESPACE_HOLDS
-    ]
-    return held + "".join(f"; {words}" for words in said)
 
 
 def _operation(each: Sent) -> str:

@@ -55,10 +55,13 @@ class PlacementCheck(Struct, frozen=True):
 
 
 class ReconciledHub(Struct, frozen=True):
-    """What came of it. `rules` are the separation rules on what is."""
+    """What came of it. `rules` are the separation rules on what is; `not_through` says, by placement, what
+    the hub has still to do or where a rollout stops.
+    """
 
     checks: tuple[PlacementCheck, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
+    not_through: tuple[tuple[str, str], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
@@ -98,7 +101,8 @@ def _reconciled(run: Run) -> ReconciledHub:
         base_request(run.project, run.stored), refreshed=dict(after), tie_breaks=0, lint=False, ways_out=False
     )
     rules = make_plan(request).plan.separation_rules
-    return ReconciledHub(tuple(checks), rules, tuple(_write(run, after)))
+    left = sorted((at, words) for provider in hubs.values() for at, words in provider.not_through.items())
+    return ReconciledHub(tuple(checks), rules, tuple(left), tuple(_write(run, after)))
 
 
 def _read(
