@@ -26,7 +26,7 @@ from nexusform.ports import Clock, JudgesPlans, Provider, ProviderProblem
 from nexusform.providers.registry import PROVIDERS
 from nexusform.source import Position, Span
 from nexusform.state.json_text import collector_paused
-from nexusform.state.objects import EMPTY, ObjectState
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState
 from nexusform.state_ports import BackendProblem, SealsDocuments, StateBackend
 from nexusform.workflow.opening.linting import with_lint
 from nexusform.workflow.opening.project import Project
@@ -179,7 +179,12 @@ class Run(Struct):
     def plan_of(self, made: Plan) -> Plan:
         """The plan that is made of what a saved one was made of, asking no provider."""
         options = options_of(made)
-        imports = {change.address: _imported(change) for change in made.changes if change.importing}
+        instances = self.stored.state.instances
+        imports = {
+            change.address: _imported(change, instances.get(change.address))
+            for change in made.changes
+            if change.importing
+        }
         request = replace(self.request(options), refreshed=dict(made.refreshed), imports=imports)
         plan = self._concluded(make_plan(request), self._contradictions()).plan
         # What providers read is handed on (`refreshed`), and when that was captured with it.
@@ -239,10 +244,15 @@ def options_of(made: Plan) -> PlanOptions:
     )
 
 
-def _imported(change: Change) -> Imported:
-    """What a change takes over, as it was found."""
+def _imported(change: Change, recorded: InstanceState | None) -> Imported:
+    """What a change takes over, as it was found. Of what state has `recorded` (its provider is another now)
+    the rest stays, with what the new provider noted: that is in the change.
+    """
     attributes, number = change.before or {}, change.prior_creation
     taken = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
+    if recorded is not None and recorded.current is not None:
+        private = {**(recorded.current.private or {}), **(change.private or {})} or None
+        taken = replace(recorded.current, attributes=attributes, provider=change.provider, private=private)
     nowhere = Position(1, 1, 0)
     return Imported(change.importing, taken, change.source or Span("", nowhere, nowhere))
 

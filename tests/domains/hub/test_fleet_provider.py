@@ -418,6 +418,28 @@ def test_what_was_simulated_is_taken_over_or_made(hub: Front, told: Told) -> Non
     hub.remove(hub.get("ClusterResourcePlacement", "web") or {})
 
 
+def test_what_was_simulated_and_stands_is_taken_over_by_a_saved_plan(hub: Front, told: Told) -> None:
+    simulated = """
+resource "fleet_hub_manifest" "web" {
+  yaml_body = <<-Y
+    apiVersion: v1
+    kind: Namespace
+    metadata: {name: web}
+  Y
+}
+"""
+    Path("main.nf.hcl").write_text(simulated)
+    assert told("apply", "-auto-approve")[0] == 0
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}, "somebody")
+    moved = simulated.replace("  yaml_body", "  provider = fleet\n  yaml_body")
+    Path("main.nf.hcl").write_text('provider "fleet" {}\ndata "fleet_hub" "hub" {}\n' + moved)
+    code, said = told("plan", "-out=p.nfplan")
+    assert (code, "Taken over as they stand: fleet_hub_manifest.web." in said) == (0, True), said
+    code, said = told("apply", "p.nfplan")
+    assert code == 0, said
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
 def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judged(
     hub: Front, told: Told
 ) -> None:
