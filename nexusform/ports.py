@@ -223,7 +223,8 @@ class ResourceType(Struct, frozen=True):
     objects for. `secrets(attributes)` are the paths of arguments that hold secrets, whatever the
     configuration says. `holds` are the kinds of placements, beside VMs, that its objects bring.
     `brought(attributes, note)` gives the Kubernetes objects that an object of state brought, by member; None
-    where its note does not tell.
+    where its note does not tell. `goes_beside` are types whose objects are done only once those of this type
+    that refer to them are (a run goes on when its approval is granted): in an apply both begin together.
     """
 
     name: str
@@ -244,6 +245,7 @@ class ResourceType(Struct, frozen=True):
     secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
     holds: tuple[str, ...] = ()
     brought: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
+    goes_beside: tuple[str, ...] = ()
 
     @property
     def noun(self) -> str:

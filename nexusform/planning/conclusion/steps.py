@@ -2,16 +2,19 @@
 
 A step waits for the steps that make what it refers to or uses; destroys run in reverse; whatever
 takes room waits for what frees it. A `release` gives up VMs of a kept object and waits for
-nothing. Where many steps wait for all of many, one gate stands between.
+nothing. What goes beside something (`ResourceType.goes_beside`) waits only for what that waits for. Where
+many steps wait for all of many, one gate stands between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
 
 from nexusform.address import Address
+from nexusform.plain_data import has_unknown
 from nexusform.planning.conclusion.step_graph import MachineUse, StepGraph, machine_use, wait_for_room
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.sites import SitePlan
@@ -59,9 +62,11 @@ def draft_steps(
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
         _own_steps(graph, index, change, remaining.get(change.address))
-    _wait_for_references(graph)
+    beside = _besides(changes, types)
+    _wait_for_references(graph, beside)
     _wait_for_dependents(graph, prior)
     _wait_for_uses(graph, _Uses(changes, machines, types))
+    _begin_together(graph, beside)
     return graph
 
 
@@ -118,13 +123,46 @@ def _without_leaving(vms: VmObject, surroundings: Surroundings) -> dict[str, Any
     )
 
 
-def _wait_for_references(graph: StepGraph) -> None:
-    """Makers wait for what their configuration refers to."""
+def _besides(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
+    """The blocks that a change refers to and goes beside. Where part of it is unknown until these are made,
+    it waits for them.
+    """
+    beside = {name: each.goes_beside for name, each in types.items() if each.goes_beside}
+    going = [
+        change
+        for change in changes
+        if change.address.type in beside and change.after is not None and not has_unknown(change.after)
+    ]
+    if not going:
+        return {}
+    type_of = {str(change.address.config): change.address.type for change in changes}
+    return {
+        change.address: {
+            block for block in change.dependencies if type_of.get(block) in beside[change.address.type]
+        }
+        for change in going
+    }
+
+
+def _wait_for_references(graph: StepGraph, beside: Mapping[Address, AbstractSet[str]]) -> None:
+    """Makers wait for what their configuration refers to, but for what they go beside."""
     for change in graph.changes:
         making = graph.making.get(change.address)
         if making is not None:
             for block in change.dependencies:
-                graph.wait(making, graph.gate(("made", block), graph.made_by.get(block, [])))
+                if block not in beside.get(change.address, ()):
+                    graph.wait(making, graph.gate(("made", block), graph.made_by.get(block, [])))
+
+
+def _begin_together(graph: StepGraph, beside: Mapping[Address, AbstractSet[str]]) -> None:
+    """What goes beside something begins when that does: it waits for the same."""
+    for address, blocks in beside.items():
+        making = graph.making.get(address)
+        if making is None:
+            continue
+        for block in sorted(blocks):
+            awaited = {wait for made in graph.made_by.get(block, []) for wait in graph.drafts[made].waits}
+            graph.wait(making, graph.gate(("beside", block), sorted(awaited)))
 
 
 def _wait_for_dependents(graph: StepGraph, prior: Prior) -> None:

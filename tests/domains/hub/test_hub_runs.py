@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
@@ -89,6 +91,44 @@ def test_an_approval_that_the_block_gives_is_granted_when_it_is_asked_for(hub: F
     assert code == 0, said
     assert [path for _, path in written(hub) if "updateruns" in path] == []
     assert told("destroy", "-auto-approve")[0] == 0
+
+
+APPROVAL = f"""
+resource "fleet_cluster_approval_request" "canary" {{
+  provider             = fleet
+  name                 = "{REQUEST}"
+  parent_stage_rollout = fleet_cluster_staged_update_run.first.name
+  target_stage         = "canary"
+}}
+"""
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_approval_that_refers_to_its_run_is_granted_while_that_goes_on(
+    hub: Front, told: Told, *, saved: bool
+) -> None:
+    write_run(timeout="20s")
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(APPROVAL)
+    if saved:
+        assert told("plan", "-out=x.nfplan")[0] == 0
+    code, said = told("apply", "x.nfplan") if saved else told("apply", "-auto-approve")
+    assert code == 0, said
+    assert f"{REQUEST} is approved" in said
+    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert told("destroy", "-auto-approve")[0] == 0
+
+
+@pytest.mark.usefixtures("hub")
+def test_an_approval_ends_with_its_run(told: Told) -> None:
+    write_run()
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
+    code, said = told("apply", "-auto-approve")  # long before its timeout
+    assert (code, "The apply waits" in said) == (1, True), said
+    assert f"waits for a person: {REQUEST} has to be approved" in said
+    assert "first goes on no further in this apply, and has not asked for first-after-rest" in said
 
 
 def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controller, told: Told) -> None:

@@ -6,4 +6,6 @@ from typing import Final
 
 from nexusform.domains.fleet.types.fleet_staged import approval_type
 
-FLEET_APPROVAL_REQUEST: Final = approval_type("fleet_approval_request", "ApprovalRequest", namespaced=True)
+FLEET_APPROVAL_REQUEST: Final = approval_type(
+    "fleet_approval_request", "ApprovalRequest", run="fleet_staged_update_run", namespaced=True
+)

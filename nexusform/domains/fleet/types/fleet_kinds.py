@@ -156,6 +156,7 @@ def fleet_type(
     values: Mapping[str, Attribute] | None = None,
     phase: int = 5,
     manifest: Attribute = MANIFEST,
+    goes_beside: tuple[str, ...] = (),
 ) -> ResourceType:
     """A resource type of the fleet API. `read(attributes, arguments)` gives what it is, `findings(object,
     arguments)` what is wrong with it; `values` are attributes that no manifest holds.
@@ -183,7 +184,16 @@ def fleet_type(
         arguments = fleet.arguments(known_values)
         return fleet.problems(attributes, findings(read(known_values, arguments), arguments))
 
-    return ResourceType(name, phase, schema, fleet.identify, check=check, fill=fleet.fill, fleet=fleet_object)
+    return ResourceType(
+        name,
+        phase,
+        schema,
+        fleet.identify,
+        check=check,
+        fill=fleet.fill,
+        fleet=fleet_object,
+        goes_beside=goes_beside,
+    )
 
 
 def _optional(attribute: Attribute) -> Attribute:

@@ -135,8 +135,10 @@ def _approval_findings(approval: FleetObject, _arguments: Values) -> Iterator[Pr
         yield Problem((), "approval-request-is-of-no-use", text, Severity.WARNING)
 
 
-def approval_type(name: str, kind: str, *, namespaced: bool) -> ResourceType:
-    """The resource type of an approval request."""
+def approval_type(name: str, kind: str, *, run: str, namespaced: bool) -> ResourceType:
+    """The resource type of an approval request; `run` is the type of the run that asks for it, and that goes
+    on once it is granted.
+    """
     fleet = FleetKind(kind, _APPROVAL_SPEC, namespaced)
     return fleet_type(
         name,
@@ -145,6 +147,7 @@ def approval_type(name: str, kind: str, *, namespaced: bool) -> ResourceType:
         read=partial(_read_approval, fleet=fleet),
         findings=_approval_findings,
         values={"approved": _APPROVED},
+        goes_beside=(run,),
     )
 
 

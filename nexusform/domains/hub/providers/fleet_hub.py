@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.hub.api.hub import Asked
 from nexusform.domains.hub.api.hub_mirror import Mirrors
+from nexusform.domains.hub.providers.hub_approvals import Beside
 from nexusform.domains.hub.providers.hub_judging import STANDS, Judging
 from nexusform.domains.hub.providers.hub_others import remark_on_fields
 from nexusform.domains.hub.providers.hub_reading import Seen, find, read_all
@@ -37,6 +38,7 @@ class FleetHub:
         self._at_planning: Mapping[str, Figures] = {}
         self._mirrors: Mirrors | None = None
         self._making = Lock()
+        self._beside = Beside()
 
     def mind(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """What the operator lets the run do."""
@@ -123,4 +125,5 @@ class FleetHub:
         with self._making:
             self._mirrors = self._mirrors or Mirrors(hub, self._asked.pace)
         figures = self._at_planning.get(hub.server)
-        return Writing(hub, self._mirrors, self._terms, request, self._asked.pace, figures)
+        pace = self._asked.pace
+        return Writing(hub, self._mirrors, self._terms, request, pace, self._beside, figures)

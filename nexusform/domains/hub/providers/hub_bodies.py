@@ -90,6 +90,12 @@ def given_back(member: Sent) -> Sent:
     return Sent(_empty_member({"name": member.body["metadata"]["name"]}), member.path)
 
 
+def run_of_approval(type_name: str, attributes: Mapping[str, Any]) -> str:
+    """The name of the run that asks for an approval."""
+    read = RESOURCE_TYPES[type_name].fleet
+    return str(read(attributes).run) if read is not None else ""
+
+
 def _approval_path(type_name: str, attributes: Mapping[str, Any]) -> str:
     kind = KINDS[KIND_OF[type_name]]
     return kind.path(str(attributes.get("name")), str(attributes.get("namespace") or ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
@@ -207,15 +208,20 @@ class Watch(Struct, frozen=True):
 
     # --- runs and evictions --------------------------------------------------------------------
 
-    def run(self, kind: str, namespace: str, name: str, granted: frozenset[str]) -> RunStanding:
-        """Wait until a run has ended; approvals in `granted` are given as they are asked for."""
+    def run(
+        self, kind: str, namespace: str, name: str, granted: AbstractSet[str], elsewhere: AbstractSet[str]
+    ) -> RunStanding:
+        """Wait until a run has ended; approvals in `granted` are given as they are asked for. Other steps
+        grant those in `elsewhere` (paths), in which more may come.
+        """
         from nexusform.domains.hub.providers.hub_approvals import approve
 
         last = RunStanding(ended=False)
+        asked_for = ""
         requests_kind = KINDS["ApprovalRequest" if namespace else "ClusterApprovalRequest"]
 
         def look(_elapsed: float) -> tuple[bool, str]:
-            nonlocal last
+            nonlocal last, asked_for
             body = self.hub.get(KINDS[kind].path(name, namespace))
             if body is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
@@ -225,6 +231,9 @@ class Watch(Struct, frozen=True):
                 approve(self.hub, requests_kind.path(last.approval, namespace), self.step)
                 return False, last.words
             if last.approval:
+                seen_before, asked_for = asked_for == last.approval, last.approval
+                if not seen_before or requests_kind.path(last.approval, namespace) in elsewhere:
+                    return False, last.words  # its step may begin only now
                 raise StepWaits(
                     f"{kind} {name} waits for a person: {last.approval} has to be approved. Grant it there, "
                     "and `nexusform apply -resume` goes on; or write it in approvals of the block, and apply."

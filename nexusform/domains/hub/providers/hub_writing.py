@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.beside_others import ON_HUB
 from nexusform.domains.hub.api.hub import Hub, Pace
-from nexusform.domains.hub.api.hub_kinds import MEMBER
+from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
 from nexusform.domains.hub.api.hub_mirror import Mirrors
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
-from nexusform.domains.hub.providers.hub_approvals import approve
+from nexusform.domains.hub.providers.hub_approvals import Beside, approve
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVALS,
     EVICTION,
@@ -27,6 +27,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     differing,
     given_back,
     objects_of,
+    run_of_approval,
 )
 from nexusform.domains.hub.providers.hub_objects import (
     held_by,
@@ -56,7 +57,7 @@ from nexusform.domains.hub.providers.hub_settling import (
 from nexusform.domains.hub.providers.hub_standing import Standing, is_approved, observed_bindings
 from nexusform.domains.hub.providers.hub_terms import Terms, taking
 from nexusform.domains.hub.providers.hub_watch import Watch, hub_version, is_external, shown_placement
-from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews
+from nexusform.ports import ChangeRequest, NotDoneYet, ProviderAnswer, ProviderProblem, StepNews, StepWaits
 
 Values = Mapping[str, Any]
 EXTERNAL: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
@@ -70,6 +71,7 @@ class Writing(Struct, frozen=True):
     terms: Terms
     request: ChangeRequest
     pace: Pace
+    beside: Beside
     at_planning: Figures | None = None  # the members' figures on which the plan stands
 
     @property
@@ -142,6 +144,13 @@ class Writing(Struct, frozen=True):
         """Make or change it, or go on with that. Raises ProviderProblem and Refused."""
         if self._kind in APPROVALS:
             return self._grant()
+        if self._kind in RUNS:
+            _, namespace, name = named(self._kind, self._planned)
+            with self.beside.running(_run_path(namespace, name)):
+                return self._written()
+        return self._written()
+
+    def _written(self) -> ProviderAnswer:
         sent = objects_of(self._kind, self._planned)
         if self.terms.read_only:
             self._not_by_us([each for each in sent if self._is_otherwise(each)], "write")
@@ -314,7 +323,7 @@ class Writing(Struct, frozen=True):
         """Raises ProviderProblem for a run that ended without success."""
         planned = self._planned
         granted = frozenset(str(each) for each in planned.get("approvals") or ())
-        run = self._watch.run(*named(self._kind, planned), granted)
+        run = self._watch.run(*named(self._kind, planned), granted, self.beside.granted)
         if run.failed:
             raise ProviderProblem(
                 f"The run {planned['name']} ended without success: {run.failed}. It goes no further; "
@@ -328,6 +337,8 @@ class Writing(Struct, frozen=True):
         if planned.get("approved") is False:
             return ProviderAnswer(planned)
         path, name = objects_of(self._kind, planned)[0].path, str(planned["name"])
+        asking = run_of_approval(self._kind, planned)
+        run = _run_path(str(planned.get("namespace") or ""), asking)
         if self.terms.read_only:
             body = self.hub.get(path)
             if body is None or not is_approved(body):
@@ -335,10 +346,20 @@ class Writing(Struct, frozen=True):
             return ProviderAnswer(planned)
 
         def look(_elapsed: float) -> tuple[bool, str]:
-            return approve(self.hub, path, self.request), f"the run has not asked for {name} yet"
+            has_ended = run in self.beside.ended  # before the look: it may ask until it ends
+            if approve(self.hub, path, self.request):
+                return True, ""
+            if has_ended:
+                raise StepWaits(f"{asking} goes on no further in this apply, and has not asked for {name}.")
+            return False, f"the run has not asked for {name} yet"
 
-        self._watch.until(look, f"The approval {name}")
+        with self.beside.granting(path):
+            self._watch.until(look, f"The approval {name}")
         return ProviderAnswer(planned)
+
+
+def _run_path(namespace: str, name: str) -> str:
+    return KINDS["StagedUpdateRun" if namespace else "ClusterStagedUpdateRun"].path(name, namespace)
 
 
 def _operation(each: Sent) -> str:
