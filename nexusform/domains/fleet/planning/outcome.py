@@ -322,7 +322,8 @@ def _unfulfilled(placement: PlacementPlan, rounds: Rounds) -> Iterator[Diagnosti
     if not rounds.roster.members:
         text = (
             f"No fleet_member_cluster is declared, so {placement.key} is placed on no cluster. "
-            "Declare one for each cluster of the fleet; its kubernetes_cluster_id names the cluster."
+            "Declare one for each cluster of the fleet (its kubernetes_cluster_id names the cluster), or "
+            'read the members of a running hub: data "fleet_hub".'
         )
         brief = "no fleet_member_cluster is declared; declare one for each cluster of the fleet"
         yield _warned(placement, "no-member-cluster", text, brief=brief)

@@ -34,8 +34,9 @@ def stands_already(each: Sent, key: ObjectKey, address: str) -> str:
     """Why what stands on the hub is not written over, and what to write instead."""
     if key.type == MANIFESTS:
         return (
-            f"{each.title} stands on the hub already, and this plan would write over it. Take it out of the "
-            "block, or delete it there."
+            f"{each.title} stands on the hub already, and this plan would write over it. If this state has "
+            "it at another address, say so by a moved block; else take it out of the block, or delete it "
+            "there."
         )
     return (
         f"{each.title} stands on the hub already and is not in state. Take it over as it stands: import "
