@@ -104,3 +104,18 @@ def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
     told("apply", "-auto-approve")
     ended, said = told("plan", "-refresh=false", "-detailed-exitcode")
     assert (ended, "Not judged" in said) == (0, False), said
+
+
+def test_placements_that_the_plan_leaves_out_and_that_bring_what_it_writes_are_named(
+    hub: Front, told: Told
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    write(content="2")
+    words = "ConfigMap web/settings is selected by ClusterResourcePlacement web (lon1, par1)"
+    assert "brought-by-other-placements" not in told("plan")[1]
+    code, said = told("plan", "-target=fleet_hub_manifest.web", "-details")
+    assert (code, said.count(words)) == (0, 1), said
+    write(content="1")
+    assert "brought-by-other-placements" not in told("plan", "-target=fleet_hub_manifest.web")[1]
+    assert hub.all("ClusterResourceBinding")

@@ -11,8 +11,16 @@ from nexusform.diagnostics import Problem, Severity
 from nexusform.documents.leaves import leaves
 from nexusform.domains.hub.api.hub import Asked, Hub, HubProblem
 from nexusform.domains.hub.api.hub_words import Refusal, Refused
-from nexusform.domains.hub.providers.hub_bodies import APPROVALS, MEMBERS, Sent, objects_of
-from nexusform.domains.hub.providers.hub_objects import managed_by, path_on, standing_of_many
+from nexusform.domains.hub.providers.hub_bodies import (
+    APPROVALS,
+    MANIFESTS,
+    MEMBERS,
+    PLACEMENTS,
+    Sent,
+    objects_of,
+)
+from nexusform.domains.hub.providers.hub_bystanders import bystanders
+from nexusform.domains.hub.providers.hub_objects import managed_by, named, path_on, standing_of_many
 from nexusform.domains.hub.providers.hub_owners import left_to_others, let_go
 from nexusform.domains.hub.providers.hub_refusals import no_member, of_azure, stands_already
 from nexusform.domains.hub.providers.hub_terms import Terms, taking
@@ -76,6 +84,7 @@ class Judging:
             self._standing = standing_of_many(hub, (each for objects in sent.values() for each in objects))
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 found = [finding for findings in pool.map(one, known) for finding in findings]
+            found += self._brought_elsewhere(hub, requests, sent)
         except HubProblem as problem:
             return list(self._unasked(numbers, str(problem)))
         found += [_not_known_yet(n, requests[n].address) for n in sound if n not in sent]
@@ -83,6 +92,22 @@ class Judging:
         flawed = [(n, requests[n]) for n in numbers if requests[n].flaw]
         together = _together(found, required=self._terms.judge == "require")
         return [*together, *_left_out(flawed), *self._of_what_goes(requests, going)]
+
+    def _brought_elsewhere(
+        self, hub: Hub, requests: Sequence[ChangeRequest], sent: Mapping[int, Sequence[Sent]]
+    ) -> Iterator[Finding]:
+        """What placements that are not of the plan bring to clusters of what it writes."""
+        written = {
+            n: _otherwise(objects, requests[n])
+            for n, objects in sent.items()
+            if requests[n].key.type == MANIFESTS
+        }
+        changed = {
+            named(request.key.type, values)
+            for request in requests
+            if request.key.type in PLACEMENTS and (values := request.planned or request.prior)
+        }
+        return bystanders(hub, written, changed)
 
     def _of_what_goes(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
         """What somebody else applies of that which is to be deleted."""
@@ -263,6 +288,13 @@ class Judging:
         if refused.kind is Refusal.OTHER_MANAGER:
             return _conflict(refused, each, request)
         return _SAID.get(refused.kind, _refused)(refused, each)
+
+
+def _otherwise(sent: Sequence[Sent], request: ChangeRequest) -> list[Sent]:
+    """What is to be otherwise than it stands."""
+    before = objects_of(request.key.type, request.prior) if request.prior else []
+    bodies = {each.identity: each.body for each in before}
+    return [each for each in sent if bodies.get(each.identity) != each.body]
 
 
 def _kept_by(who: str, each: Sent, request: ChangeRequest) -> Problem:
