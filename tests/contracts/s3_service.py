@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from io import BytesIO
 from threading import Lock
 from typing import Any
 
@@ -19,6 +20,10 @@ class OneAtATime(server.DomainDispatcherApplication):
     """The application, of which no two requests are under way together."""
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        # All of it is there before others wait for it: who sends half a request may never send the rest.
+        is_chunked = environ.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
+        length = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(length))
         with _ALONE:
             return list(super().__call__(environ, start_response))
 

@@ -127,7 +127,8 @@ def _besides(changes: Sequence[Change], types: Types) -> Mapping[Address, Abstra
     """The blocks that a change refers to and goes beside. Where part of it is unknown until these are made,
     it waits for them.
     """
-    beside = {name: each.goes_beside for name, each in types.items() if each.goes_beside}
+    used = {change.address.type for change in changes}  # looking at all would load every domain
+    beside = {name: types[name].goes_beside for name in used if name in types and types[name].goes_beside}
     going = [
         change
         for change in changes

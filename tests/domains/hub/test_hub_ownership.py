@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from urllib.parse import urlencode
 
 from tests.domains.hub.conftest import Told
-from tests.domains.hub.hub_front import Front
+from tests.domains.hub.hub_front import Front, path_of_kind
 from tests.domains.hub.test_fleet_provider import write
 
 
@@ -170,18 +172,23 @@ resource "fleet_member_cluster" "lon1" {{
 """
 
 
-def member_of(name: str, **labels: str) -> dict[str, object]:
-    return {
+def label_as(hub: Front, manager: str, name: str, **labels: str) -> None:
+    """Let somebody apply labels of a member, be they there or not."""
+    body = {
         "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
         "kind": "MemberCluster",
         "metadata": {"name": name, "labels": labels},
     }
+    query = urlencode({"fieldManager": manager, "#type": "apply"})
+    target = f"{path_of_kind('MemberCluster')}/{name}?{query}"
+    status, answer = hub.answer("PATCH", target, "admin-token", json.dumps(body).encode())
+    assert status == 200, answer
 
 
 def test_what_somebody_else_owns_as_well_stays_and_the_plan_says_so(hub: Front, told: Told) -> None:
     Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1", b = "1"'))
     assert told("apply", "-auto-approve")[0] == 0
-    hub.put(member_of("lon1", b="1"), "ops")
+    label_as(hub, "ops", "lon1", b="1")
     Path("main.nf.hcl").write_text(TAINTED.format(manager="nexusform", labels='a = "1"'))
     code, said = told("apply", "-auto-approve")
     words = "MemberCluster lon1: metadata.labels.b belongs to ops as well. What stays is as it is there."
