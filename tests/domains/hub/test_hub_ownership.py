@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_front import Front, path_of_kind
 from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_hub_flawed_plans import scaled_by_kubectl
 
 
 def test_what_flux_applies_is_written_with_take_ownership_alone(hub: Front, told: Told) -> None:
@@ -55,11 +56,7 @@ def test_an_import_block_takes_over_what_flux_applies_with_take_ownership(hub: F
 
 
 def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: Front, told: Told) -> None:
-    write()
-    told("apply", "-auto-approve")
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
-    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
-    hub.put(changed, "kubectl")
+    scaled_by_kubectl(hub, told)
     assert told("plan")[0] == 1
     code, said = told("plan", "-take-ownership", "-out=x.nfplan")
     assert code == 0, said
@@ -71,11 +68,7 @@ def test_fields_of_others_are_taken_over_when_the_operator_says_so(hub: Front, t
 
 
 def test_an_apply_that_lacked_the_flag_says_what_goes_on_with_it(hub: Front, told: Told) -> None:
-    write()
-    told("apply", "-auto-approve")
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
-    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
-    hub.put(changed, "kubectl")
+    scaled_by_kubectl(hub, told)
     assert told("plan", "-take-ownership", "-out=x.nfplan")[0] == 0
     code, said = told("apply", "x.nfplan")
     assert (code, "once by nexusform apply -resume -take-ownership, for good by" in said) == (1, True), said
@@ -85,11 +78,7 @@ def test_an_apply_that_lacked_the_flag_says_what_goes_on_with_it(hub: Front, tol
 
 
 def test_a_block_may_take_fields_of_others_over_for_good(hub: Front, told: Told) -> None:
-    write()
-    told("apply", "-auto-approve")
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
-    changed = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}
-    hub.put(changed, "kubectl")
+    scaled_by_kubectl(hub, told)
     code, said = told("plan")
     assert (code, "for good by force_conflicts = true" in said) == (1, True), said
     write(more="force_conflicts = true")
@@ -227,3 +216,17 @@ def test_nothing_is_deleted_where_flux_applies_a_part_of_it(hub: Front, told: To
     assert "DELETE" not in {method for method, *_ in hub.log}
     code, said = told("destroy", "-auto-approve", "-take-ownership")
     assert code == 0, said
+
+
+def test_a_confined_run_that_is_not_judged_says_what_flux_keeps(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    labels = {f"kustomize.toolkit.fluxcd.io/{name}": "apps" for name in ("name", "namespace")}
+    kind = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    hub.put({**kind, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
+    text = Path("main.nf.hcl").read_text()
+    manifest = text[: text.index('resource "fleet_cluster_resource_placement"')]
+    Path("main.nf.hcl").write_text(manifest.replace('data: {a: "1"}', 'data: {a: "2"}'))
+    code, said = told("plan", "-confine")
+    words = "ClusterResourcePlacement web (fleet_cluster_resource_placement.web) is applied by Flux"
+    assert (code, words in said, "not-judged" in said) == (1, True, True), said

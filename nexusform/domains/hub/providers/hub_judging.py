@@ -25,6 +25,7 @@ from nexusform.domains.hub.providers.hub_owners import left_to_others, let_go
 from nexusform.domains.hub.providers.hub_refusals import no_member, of_azure, stands_already
 from nexusform.domains.hub.providers.hub_terms import Terms, taking
 from nexusform.domains.hub.providers.hub_writing import EXTERNAL, turns_external
+from nexusform.log import log
 from nexusform.plain_data import part_at
 from nexusform.ports import ChangeRequest
 from nexusform.values import UNKNOWN
@@ -60,9 +61,10 @@ class Judging:
     def judge(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """What is to be said of changes, each with its number."""
         numbers = self._asked_of(requests)
-        going = [n for n, request in enumerate(requests) if request.planned is None]
-        if not numbers:
-            return self._of_what_goes(requests, going)
+        found = self._of_what_is_written(requests, numbers) if numbers else []
+        return [*found, *self._of_what_goes(requests)]
+
+    def _of_what_is_written(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
         try:
             hub = self._asked.hub()
             if self._terms.confined and not self._terms.may_judge(hub.server):
@@ -90,8 +92,7 @@ class Judging:
         found += [_not_known_yet(n, requests[n].address) for n in sound if n not in sent]
         self.verdict = _verdict(hub.server, len(known), found)
         flawed = [(n, requests[n]) for n in numbers if requests[n].flaw]
-        together = _together(found, required=self._terms.judge == "require")
-        return [*together, *_left_out(flawed), *self._of_what_goes(requests, going)]
+        return [*_together(found, required=self._terms.judge == "require"), *_left_out(flawed)]
 
     def _brought_elsewhere(
         self, hub: Hub, requests: Sequence[ChangeRequest], sent: Mapping[int, Sequence[Sent]]
@@ -109,15 +110,15 @@ class Judging:
         }
         return bystanders(hub, written, changed)
 
-    def _of_what_goes(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
-        """What somebody else applies of that which is to be deleted."""
-        if not numbers or self._terms.take_ownership:
-            return []
+    def _of_what_goes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
+        """What somebody else applies of that which is to be deleted. That is read, and takes no judgement."""
         sent = {
-            n: objects_of(requests[n].key.type, requests[n].prior or {})
-            for n in numbers
-            if requests[n].key.type not in (*APPROVALS, MEMBERS)
+            n: objects_of(request.key.type, request.prior or {})
+            for n, request in enumerate(requests)
+            if request.planned is None and request.key.type not in (*APPROVALS, MEMBERS)
         }
+        if not sent or self._terms.take_ownership:
+            return []
         found: list[Finding] = []
         try:
             hub = self._asked.hub()
@@ -128,8 +129,8 @@ class Judging:
                     for each in objects
                     if (who := managed_by(self._body_on(hub, each) or {}))
                 ]
-        except (HubProblem, Refused):
-            return []  # what cannot be read now, the step finds out
+        except (HubProblem, Refused) as problem:
+            log("debug", "not looked at what is to be deleted", why=str(problem))  # the step finds it out
         return found
 
     def _body_on(self, hub: Hub, each: Sent) -> Mapping[str, Any] | None:
