@@ -1,4 +1,4 @@
-"""`nexusform apply`, and what destroy and refresh share with it."""
+"""`nexusform apply`, and what destroy shares with it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SURE_CLAIM_BROKE: Final = 2  # exit code: all was done, and what the plan was su
 
 
 class ApplyFlags(Struct, frozen=True, kw_only=True):
-    """What apply, destroy and refresh take beyond planning flags."""
+    """What apply and destroy take beyond planning flags."""
 
     auto_approve: bool = switch("Do not ask before changing anything")
     input: bool = switch("Never ask: fail where a question would be needed", default=True)

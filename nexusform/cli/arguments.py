@@ -1,6 +1,6 @@
 """What a command takes: a frozen record whose fields declare flags and words of the command line.
 
-    class TaintArguments(Struct, frozen=True, kw_only=True):
+    class UntaintArguments(Struct, frozen=True, kw_only=True):
         address: str = positional()
         allow_missing: bool = switch("Do not fail when the object is not there")
         lock: LockFlags = group(LockFlags)

@@ -2,8 +2,8 @@
 
 A command module is written so, and returns its exit code:
 
-    @command("taint", TaintArguments)
-    def taint(arguments: TaintArguments) -> int:
+    @command("untaint", UntaintArguments)
+    def untaint(arguments: UntaintArguments) -> int:
         ...
 
 The record says what the command takes; see arguments.py.
@@ -161,6 +161,10 @@ def _environment_arguments(ctx: click.Context) -> list[str]:
     return words
 
 
+class RemovedCommandError(click.ClickException):
+    """A command that was removed is typed; the message is one line with what to use instead."""
+
+
 class Entry(Struct, frozen=True):
     """Where a command lives (`module:attribute`) and what the help of its group says of it."""
 
@@ -216,6 +220,12 @@ class LazyGroup(click.Group):
         name = args[0]
         known = self.get_command(ctx, name)
         if known is None:
+            from nexusform.cli.removed_words import REMOVED_COMMANDS, find_removed_command
+
+            removed = find_removed_command(" ".join([*ctx.command_path.split()[1:], *args]))
+            if removed:
+                use = REMOVED_COMMANDS[removed]
+                raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {use}')
             hint = self.hints.get(name)
             near = f" {hint}" if hint else did_you_mean(name, [*self.table, *self.aliases])
             raise click.UsageError(f'There is no command "{name}" here.{near}', ctx)

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 import click
 
 import nexusform
-from nexusform.cli.commands import Entry, LazyGroup
+from nexusform.cli.commands import Entry, LazyGroup, RemovedCommandError
 from nexusform.diagnostics import Refused, did_you_mean
 from nexusform.domain_table import is_there
 from nexusform.log import log, start
@@ -30,19 +30,16 @@ _COMMANDS: Final[dict[str, Entry]] = {
     "plan": Entry("nexusform.cli.plan:plan", "Show what would change, and where everything would land"),
     "apply": Entry("nexusform.cli.apply:apply", "Carry out a plan"),
     "destroy": Entry("nexusform.cli.shorthands:destroy", "Remove everything that the state holds"),
-    "refresh": Entry("nexusform.cli.shorthands:refresh", "Bring the state up to what the providers see"),
     "sign": Entry("nexusform.cli.sign:sign", "Sign a saved plan that was approved"),
     "show": Entry("nexusform.cli.show:show", "Show the state, a saved plan, or one resource"),
     "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
     "explain": Entry("nexusform.cli.explain:explain", "Say why something is where it is"),
     "simulate": Entry("nexusform.domains.whatif.cli.simulate:simulate", "Ask what would happen if"),
     "sites": Entry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites at once"),
-    "report": Entry("nexusform.domains.whatif.cli.report:report", "Tables over many states"),
     "advise": Entry("nexusform.cli.advise:advise", "List risks in the configuration and the placements"),
     "graph": Entry("nexusform.cli.graph:graph", "Draw how the resources depend on each other"),
     "console": Entry("nexusform.cli.console:console", "Try expressions out"),
     "fmt": Entry("nexusform.cli.fmt:fmt", "Rewrite files into canonical style"),
-    "get": Entry("nexusform.cli.init:get", "Show which modules the configuration calls"),
     "predict": Entry(
         "nexusform.domains.azure.cli.predict:predict", "Show where VMs land that another tool makes"
     ),
@@ -54,9 +51,7 @@ _COMMANDS: Final[dict[str, Entry]] = {
     "reconcile": Entry(
         "nexusform.domains.azure.cli.reconcile:reconcile_", "Compare what stands with what state has"
     ),
-    "metadata": Entry("nexusform.cli.metadata:metadata", "What tools ask of nexusform itself"),
     "state": Entry("nexusform.cli.main:STATE", "Look at and correct the state"),
-    "taint": Entry("nexusform.cli.state_edit:taint", "Mark an object for replacement"),
     "untaint": Entry("nexusform.cli.state_edit:untaint", "Take such a mark away"),
     "workspace": Entry("nexusform.cli.workspace:workspace", "Work with several states of one configuration"),
     "force-unlock": Entry("nexusform.cli.state_lock:force_unlock", "Break a lock that was left behind"),
@@ -88,14 +83,13 @@ _STATE_COMMANDS: Final[dict[str, Entry]] = {
     "push": Entry("nexusform.cli.state_edit:push", "Replace the state by a document"),
     "history": Entry("nexusform.cli.state_view:history", "List the versions that are kept"),
     "rollback": Entry("nexusform.cli.state_edit:rollback_to", "Go back to an earlier version"),
-    "lock": Entry("nexusform.cli.state_lock:lock", "See who holds the lock, or break it"),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 _CHAPTERS: Final[dict[str, tuple[str, ...]]] = {
     "Every day": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),
-    "Ask": ("explain", "simulate", "advise", "predict", "report", "explore", "graph", "console"),
-    "Sites and what stands there": ("sites", "import", "inventory", "reconcile", "refresh"),
-    "State": ("state", "workspace", "taint", "untaint", "force-unlock"),
+    "Ask": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
+    "Sites and what stands there": ("sites", "import", "inventory", "reconcile"),
+    "State": ("state", "workspace", "untaint", "force-unlock"),
     "With other tools": ("sign", "export", "test", "lsp", "completion"),
 }
 # Commands of Terraform that there are none of, and what is done instead.
@@ -113,8 +107,8 @@ _HINTS: Final[dict[str, str]] = {
 }
 # These change neither state nor any site.
 _ONLY_LOOKING: Final = frozenset(
-    ("validate", "plan", "show", "output", "explain", "why", "simulate", "report", "advise", "graph")
-) | frozenset(("console", "predict", "explore", "version", "providers", "metadata"))
+    ("validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph")
+) | frozenset(("console", "predict", "explore", "version", "providers"))
 
 ROOT: Final = LazyGroup(
     "nexusform",
@@ -191,6 +185,9 @@ def _command(arguments: Sequence[str]) -> int:
         return 1
     except click.UsageError as problem:
         return _usage_error(problem)
+    except RemovedCommandError as problem:
+        click.echo(f"Error: {problem.format_message()}", err=True)
+        return 1
     except Refused as refused:
         # What ends a run wherever it is met, such as the budget of files that it may read.
         for each in refused.diagnostics:

@@ -1,4 +1,4 @@
-"""`nexusform plan`, and what apply, destroy and refresh share with it."""
+"""`nexusform plan`, and what apply and destroy share with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that are `apply` with a flag: `destroy`, and `refresh`."""
+"""`nexusform destroy`, which is `apply` with a flag."""
 
 from __future__ import annotations
 
@@ -26,19 +26,3 @@ def destroy(arguments: DestroyArguments) -> int:
         raise click.UsageError("-refresh-only does not go with destroy.")
     planning = replace(arguments.planning, destroy=True)
     return apply_fresh(arguments.flags, planning.options())
-
-
-class RefreshArguments(Struct, frozen=True, kw_only=True):
-    """What `refresh` takes."""
-
-    planning: PlanningFlags = group(PlanningFlags)
-    flags: ApplyFlags = group(ApplyFlags)
-
-
-@command("refresh", RefreshArguments)
-def refresh(arguments: RefreshArguments) -> int:
-    """Bring the state up to what the providers see. The same as `apply -refresh-only -auto-approve`."""
-    if arguments.planning.destroy:
-        raise click.UsageError("-destroy does not go with refresh.")
-    planning = replace(arguments.planning, refresh_only=True)
-    return apply_fresh(replace(arguments.flags, auto_approve=True), planning.options())

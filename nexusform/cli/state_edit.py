@@ -1,4 +1,4 @@
-"""`nexusform state mv`, `state rm`, `state push`, `state rollback`, `taint` and `untaint`."""
+"""`nexusform state mv`, `state rm`, `state push`, `state rollback` and `untaint`."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ def _read_document(file: str, place: Place) -> bytes:
     return read_regular(place.confinement.followed(file), place.largest_file())
 
 
-class TaintArguments(Struct, frozen=True, kw_only=True):
-    """What `taint` and `untaint` take."""
+class UntaintArguments(Struct, frozen=True, kw_only=True):
+    """What `untaint` takes."""
 
     address: str = positional()
     allow_missing: bool = switch("Do not fail when the object is not there")
@@ -205,39 +205,21 @@ class TaintArguments(Struct, frozen=True, kw_only=True):
     state: str = state_flag()
 
 
-@command("taint", TaintArguments)
-def taint(arguments: TaintArguments) -> int:
-    """Mark the resource instance at ADDRESS: the next plan replaces it.
-
-    `plan -replace=ADDRESS` does the same without changing the state beforehand.
-    """
-    return _mark(arguments, tainted=True)
-
-
-@command("untaint", TaintArguments)
-def untaint(arguments: TaintArguments) -> int:
+@command("untaint", UntaintArguments)
+def untaint(arguments: UntaintArguments) -> int:
     """Take the mark of the resource instance at ADDRESS away: the next plan keeps it."""
-    return _mark(arguments, tainted=False)
-
-
-def _mark(arguments: TaintArguments, *, tainted: bool) -> int:
-    """Mark objects for replacement, or take the mark away; the exit code."""
     screen = Screen()
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
         screen.diagnostics(problems, {})
         return 1
     addresses: list[Address] = []
-    change = state_commands.taint(
-        patterns[0], addresses, tainted=tainted, allow_missing=arguments.allow_missing
-    )
-    operation = "taint" if tainted else "untaint"
+    change = state_commands.untaint(patterns[0], addresses, allow_missing=arguments.allow_missing)
     place = place_of(arguments.state)
-    if change_from(screen, operation, change, place, arguments.lock.locking()).after is None:
+    if change_from(screen, "untaint", change, place, arguments.lock.locking()).after is None:
         return 1
-    mark = "marked as tainted" if tainted else "successfully untainted"
     for address in addresses:
-        screen.out(f"Resource instance {address} has been {mark}.")
+        screen.out(f"Resource instance {address} has been successfully untainted.")
     return 0
 
 

@@ -27,7 +27,7 @@ _MOST_READ: Final = 8  # objects that are read whose lines are printed
 
 
 class Voice(Protocol):
-    """What plan, apply, destroy and refresh tell while they work; it is a step listener too."""
+    """What plan, apply and destroy tell while they work; it is a step listener too."""
 
     asks: bool  # whether questions can be asked at all
 

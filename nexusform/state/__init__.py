@@ -5,7 +5,7 @@ DOOR = {
     "codec": "decode encode from_plain_document path_text plain_document",
     "conformity": "misfits",
     "draft": "planned_records Remaining replayed StateDraft",
-    "edits": "matching moved moves only_instance with_taint without",
+    "edits": "matching moved moves only_instance without without_taint",
     "journal": (
         "Begun Done encode Finished Intent Moved NO_STEP OpenIntent Planned Progress read Record UnderWay"
     ),

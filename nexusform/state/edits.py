@@ -178,13 +178,13 @@ def only_instance(state: State, pattern: AddressPattern) -> Address | None:
     return named[0] if named else None
 
 
-def with_taint(state: State, address: Address, *, tainted: bool) -> State:
-    """The state with the mark of one object set or taken away. Raises Refused."""
+def without_taint(state: State, address: Address) -> State:
+    """Return the state with the taint of one object removed. Raises Refused."""
     instance = state.instances[address]
     assert instance.current is not None
-    if not tainted and not instance.current.tainted:
+    if not instance.current.tainted:
         raise _refused("not-tainted", f"{address} is not tainted, so there is no mark to take away.")
-    changed = replace(instance.current, tainted=tainted)
+    changed = replace(instance.current, tainted=False)
     return state.with_instance(address, replace(instance, current=changed))
 
 

@@ -305,6 +305,6 @@ def test_the_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixt
     assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/help_chapters.py)"
     assert len(others.strip().splitlines()) == 1
     assert "  nexusform plan -out=p.nfplan  " in out
-    _, few, _ = told(capsys, "taint", "-help")
+    _, few, _ = told(capsys, "untaint", "-help")
     assert "Options:" in few
     assert "Examples:" not in few

@@ -319,7 +319,7 @@ def test_drift_is_shown_and_adopted(nf: Callable[..., Told]) -> None:
     assert re.search(r"- nexus_rack\.r\[1\] +r1: has been deleted", out)
     assert "Plan: 1 to add" in out
     assert "Plan: " not in nf("plan", "-refresh=false")[1]
-    code, out, _ = nf("refresh")
+    code, out, _ = nf("apply", "-refresh-only", "-auto-approve")
     assert code == 0
     held = [i["index_key"] for r in state()["resources"] if r["type"] == "nexus_rack" for i in r["instances"]]
     assert held == [0]

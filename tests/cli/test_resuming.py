@@ -192,8 +192,10 @@ def test_what_is_left_can_be_dropped(nf: Shell) -> None:
 
 def test_a_state_that_was_changed_since_is_not_resumed(nf: Shell) -> None:
     interrupted(nf)
-    assert nf("refresh")[0] == 0  # looks up what became of the step that was under way
-    assert nf("taint", "nexus_site.lab")[0] == 0
+    assert (
+        nf("apply", "-refresh-only", "-auto-approve")[0] == 0
+    )  # looks up what became of the step that was under way
+    assert nf("state", "mv", "nexus_site.lab", "nexus_site.other")[0] == 0
     code, told = nf("apply", "-resume")
     assert code == 1
     assert "The state changed since the apply" in told
@@ -209,7 +211,7 @@ def test_a_crash_of_the_command_that_looks_it_up_loses_nothing(nf: Shell) -> Non
             path.unlink()
         Path("site.json").unlink(missing_ok=True)
         interrupted(nf)
-        died = killed_apply(["refresh"], call)
+        died = killed_apply(["apply", "-refresh-only", "-auto-approve"], call)
         code, told = nf("apply", "-resume")
         assert code == 0, (call, told)
         reviewed = reviewed or machines()
@@ -221,7 +223,9 @@ def test_a_crash_of_the_command_that_looks_it_up_loses_nothing(nf: Shell) -> Non
 
 def test_a_rest_moves_with_its_state_and_is_resumed_where_it_is(nf: Shell) -> None:
     interrupted(nf)
-    assert nf("refresh")[0] == 0  # looks up what became of the step that was under way
+    assert (
+        nf("apply", "-refresh-only", "-auto-approve")[0] == 0
+    )  # looks up what became of the step that was under way
     here = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(
         'nexusform {\n  backend "local" {\n    path = "elsewhere/s.nfstate"\n  }\n}\n' + here
@@ -240,7 +244,7 @@ def test_a_rest_moves_with_its_state_and_is_resumed_where_it_is(nf: Shell) -> No
 
 def test_an_import_keeps_what_is_left(nf: Shell) -> None:
     interrupted(nf)
-    assert nf("refresh")[0] == 0
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     reality = json.loads(Path("site.json").read_text())
     rack = next(entry for entry in reality if entry["type"] == "nexus_rack")
     foreign = {**rack, "id": "lab/spare", "creation": 90}
@@ -259,7 +263,7 @@ def test_an_import_keeps_what_is_left(nf: Shell) -> None:
 
 def test_a_rest_that_cannot_be_read_stops_a_new_apply(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted(nf)
-    assert nf("refresh")[0] == 0
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     before = STATE.read_bytes()
     unreadable = error("the-plan-cannot-be-read", "the plan in the journal: it is damaged.")
     monkeypatch.setattr(plan_file, "read", lambda _document, _name: (None, [unreadable]))
@@ -297,7 +301,7 @@ def test_a_rescued_state_goes_on_from_a_journal_that_was_cut_off(
         assert nf("apply", "-discard")[0] == 0
         assert nf("plan", "-detailed-exitcode")[0] == 0
     journal.unlink(missing_ok=True)
-    assert nf("taint", "nexus_site.lab")[0] == 0
+    assert nf("state", "mv", "nexus_site.lab", "nexus_site.other")[0] == 0
     assert nf("state", "push", "errored.nfstate")[0] == 1  # somebody went on since
 
 

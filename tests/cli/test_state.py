@@ -243,7 +243,6 @@ def test_every_writing_command_waits_for_the_lock(capsys: pytest.CaptureFixture[
         ["state", "mv", "nexus_rack.r", "nexus_rack.s"],
         ["state", "rm", "module.m"],
         ["state", "push", "mine.json"],
-        ["taint", "nexus_rack.r[0]"],
         ["untaint", "nexus_rack.r[0]"],
     ):
         assert run(words) == 1
@@ -273,15 +272,3 @@ def test_a_step_that_nobody_knows_the_end_of_is_looked_up_first(capsys: pytest.C
     assert "An earlier apply was interrupted" in shown
     assert "nexus_rack.new" in shown
     assert stored() == STATE
-
-
-def test_the_lock_can_be_looked_at_and_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["state", "lock", "list"]) == 0
-    assert capsys.readouterr().out == "The state is not locked.\n"
-    lock_of_another()
-    assert run(["state", "lock", "list"]) == 0
-    assert "their-id" in capsys.readouterr().out
-    assert run(["state", "lock", "break", "another-id"]) == 1
-    assert "their-id" in capsys.readouterr().err
-    assert run(["state", "lock", "break", "their-id"]) == 0
-    assert run(["taint", "nexus_rack.r[0]"]) == 0

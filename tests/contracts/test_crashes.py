@@ -23,6 +23,7 @@ from nexusform.backends.registry import BACKENDS
 from nexusform.state_ports import KeepsHistory, StateBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
+from tests.taints import taint_in_document
 
 POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "40")
 # Where the durable calls of each backend go; http keeps its journal on the disk.
@@ -242,11 +243,10 @@ CLUSTER = "nexus_kubernetes_cluster.c[1]"
 APPLIED: tuple[str, ...] = ("apply", "p")
 FORGOTTEN = ("state", "rm", CLUSTER)
 ROLLBACK = ("state", "rollback", "1")
-TAINTED = ("taint", "nexus_rack.r[0]")
+TAINTED = ("tainted", "nexus_rack.r[0]")  # no command: as a failed apply leaves it
 EDITS: list[tuple[list[tuple[str, ...]], tuple[str, ...]]] = [
     ([APPLIED], ("state", "mv", "nexus_site.lab", "nexus_site.moved")),
     ([APPLIED], FORGOTTEN),
-    ([APPLIED], TAINTED),
     ([APPLIED, TAINTED], ("untaint", "nexus_rack.r[0]")),
     ([APPLIED], ("state", "push", "../forgotten.nfstate")),
     ([APPLIED, FORGOTTEN], ROLLBACK),
@@ -262,11 +262,12 @@ class Edits:
         self.story = story
         self.documents: dict[tuple[str, ...], bytes] = {}
         self.reality = ""
-        for before in (APPLIED, FORGOTTEN, TAINTED):
+        for before in (APPLIED, FORGOTTEN):
             where = story.fresh(f"made-{before[0]}-{before[1]}") if not self.documents else self.at(before[1])
             story.good(where, *before)
             self.documents[before] = story.backend(where).read() or b""
             self.reality = (where.parent / "site.json").read_text()
+        self.documents[TAINTED] = taint_in_document(self.documents[APPLIED], TAINTED[1])
 
     def at(self, name: str, states: Sequence[tuple[str, ...]] = (APPLIED,)) -> Path:
         """A new place where these states came one after the other."""

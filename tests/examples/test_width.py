@@ -42,8 +42,6 @@ AFTER = (
     "state list",
     "state history",
     "state verify",
-    "state lock list",
-    "report capacity -states=state/*.nfstate",
     "init",
 )
 

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from nexusform.address import AddressPattern, parse_address, parse_pattern
 from nexusform.diagnostics import Refused
-from nexusform.state.edits import matching, moved, moves, only_instance, with_taint, without
+from nexusform.state.edits import matching, moved, moves, only_instance, without, without_taint
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
+from tests.taints import taint_object
 
 
 def state_of(*addresses: str, **dependencies: tuple[str, ...]) -> State:
@@ -113,17 +114,14 @@ def test_dependencies_follow_a_move() -> None:
     assert after("t.a[0]", "t.a[5]") == ("t.a", "t.other")
 
 
-def test_a_mark_is_set_and_taken_away() -> None:
+def test_a_taint_is_removed() -> None:
     state = state_of("t.a")
     address = only_instance(state, parse_pattern("t.a"))
     assert address is not None
-    marked = with_taint(state, address, tainted=True)
-    current = marked.instances[address].current
-    assert current is not None
-    assert current.tainted
-    assert with_taint(marked, address, tainted=False) == state
+    tainted = taint_object(state, "t.a")
+    assert without_taint(tainted, address).instances == state.instances
     with pytest.raises(Refused):
-        with_taint(state, address, tainted=False)
+        without_taint(state, address)
 
 
 def test_one_instance_must_be_named() -> None:

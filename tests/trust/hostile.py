@@ -247,7 +247,6 @@ COMMANDS = [
     ["state", "verify"],
     ["workspace", "list"],
     ["advise"],
-    ["get"],
     ["state", "pull"],
     ["graph"],
     ["show", "link"],

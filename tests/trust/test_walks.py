@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
+from tests.taints import taint_in_file
 from tests.trust import site_checker as checker
 
 STEPS = int(os.environ.get("NEXUSFORM_WALK_STEPS", "20"))
@@ -213,7 +214,7 @@ def turn(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
     if site["healed"] and trigger(site["healed"], stood, before, {**site, "healed": ""}) == "cluster_removed":
         site["healed"] = ""
     if site["tainted"]:
-        assert run(["taint", site["tainted"]]) == 0
+        taint_in_file(STATE, site["tainted"])
     code, plan = planned(site, capsys)
     if code != 0:
         STATE.write_text(json.dumps(prior))

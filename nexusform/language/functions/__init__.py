@@ -2,6 +2,6 @@
 
 # What other rooms may use of this one.
 DOOR = {
-    "function": "anything declared_type FixedProblem Function Parameter",
-    "registry": "described_families standard_functions",
+    "function": "anything FixedProblem Function",
+    "registry": "standard_functions",
 }

@@ -188,17 +188,6 @@ def signature(function: Function) -> str:
     return f"{function.name}({', '.join(names)})"
 
 
-def declared_type(function: Function) -> Type:
-    """What can be said of the result's type when nothing is known of the arguments."""
-    arguments = [Value(parameter.type, UNKNOWN) for parameter in function.parameters]
-    if function.variadic is not None:
-        arguments.append(Value(function.variadic.type, UNKNOWN))
-    try:
-        return _result_type(function, arguments)
-    except FunctionProblem:
-        return DYNAMIC
-
-
 # The longest text that a function makes, in characters.
 LONGEST_TEXT: Final = 64 * 1024 * 1024
 

@@ -90,7 +90,7 @@ def _interrupted(opened: tuple[OpenIntent, ...], *, recorded: bool) -> Diagnosti
     what_stands = (
         "the state says what stands now."
         if recorded
-        else "this run starts from what stands now; the next apply or refresh records it."
+        else "this run starts from what stands now; the next apply records it."
     )
     return warning(
         "an-earlier-apply-was-interrupted",

@@ -6,7 +6,7 @@ DOOR = {
         "address_to_import ENDING generated_block import_one refusal_to_generate Takeover "
         "take_over_from with_computed write_new"
     ),
-    "locking": "break_lock describe_holder find_holder Locking",
+    "locking": "break_lock find_holder Locking",
     "plan_verdicts": "judge",
     "run": "base_request begin Notices PlanOptions Run",
     "what_stands": "refresh",

@@ -4,7 +4,7 @@
 DOOR = {
     "state_commands": (
         "change_state ChangedState decode_pushed exists move parse_patterns push read_state remove "
-        "Session StateChange taint unrelated verify"
+        "Session StateChange unrelated untaint verify"
     ),
     "state_history": "earlier_versions read_history rollback Version",
     "workspaces": "delete list_workspaces make select Workspaces",

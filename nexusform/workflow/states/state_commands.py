@@ -215,7 +215,7 @@ def _unfinished(stored: Stored) -> Diagnostic:
     return error(
         "an-earlier-apply-was-interrupted",
         f"It ended while these were being changed: {names}. What became of them is looked up by "
-        "`nexusform refresh`; run that first.",
+        "`nexusform apply -refresh-only`; run that first.",
     )
 
 
@@ -315,17 +315,15 @@ def _running_on(state: State, removed: Sequence[Address]) -> list[Diagnostic]:
     ]
 
 
-def taint(
-    pattern: AddressPattern, named: list[Address], *, tainted: bool, allow_missing: bool
-) -> StateChange:
-    """`taint` and `untaint`; the instance is added to `named`."""
+def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: bool) -> StateChange:
+    """Return the change that removes the taint of an instance, which is added to `named`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
             address = edits.only_instance(state, pattern)
             if address is None:
                 return _missing(state, pattern, allow_missing=allow_missing)
-            after = edits.with_taint(state, address, tainted=tainted)
+            after = edits.without_taint(state, address)
         except Refused as refused:
             return None, refused.diagnostics
         named.append(address)
@@ -433,7 +431,7 @@ def _drift_warning(drift: Sequence[Drift]) -> Diagnostic:
     return warning(
         "the-providers-see-otherwise",
         f"What the providers see is not what the state says:\n{listed}\n"
-        "`nexusform plan` shows the values; `nexusform refresh` takes them over.",
+        "`nexusform plan` shows the values; `nexusform apply -refresh-only` takes them over.",
     )
 
 

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from nexusform.cli.main import run
+from nexusform.cli.removed_words import REMOVED_COMMANDS
+
+
+@pytest.mark.parametrize("words", REMOVED_COMMANDS)
+def test_a_removed_command_answers_in_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words.split(), "-flag", "argument"]) == 1
+    line = f'Error: "nexusform {words}" was removed. Use: {REMOVED_COMMANDS[words]}\n'
+    assert capsys.readouterr() == ("", line)
+
+
+def test_an_unknown_command_that_begins_like_a_removed_one_is_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["refreshing"]) == 1
+    assert 'There is no command "refreshing" here.' in capsys.readouterr().err

@@ -1,0 +1,31 @@
+"""State documents with an object that a failed apply left tainted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nexusform.address import parse_address
+from nexusform.state.codec import decode, encode
+from nexusform.state.objects import State
+
+
+def taint_object(state: State, address: str) -> State:
+    """Return the state with the object at the address tainted, one serial later."""
+    instance = state.instances[parse_address(address)]
+    assert instance.current is not None
+    tainted = replace(instance, current=replace(instance.current, tainted=True))
+    return replace(state.with_instance(parse_address(address), tainted), serial=state.serial + 1)
+
+
+def taint_in_document(document: bytes, address: str) -> bytes:
+    """Return the state document with the object at the address tainted."""
+    state, problems = decode(document, "state")
+    assert state is not None, problems
+    return encode(taint_object(state, address))
+
+
+def taint_in_file(path: Path, address: str) -> None:
+    """Mark the object at the address as tainted in a state file."""
+    path.write_bytes(taint_in_document(path.read_bytes(), address))
