@@ -121,7 +121,6 @@ _ALL: Final = (
         },
         exports={
             "azapi": "rendering.exports:azapi",
-            "arm": "rendering.exports:arm",
             "az": "rendering.exports:az",
         },
         remarks={

@@ -29,11 +29,11 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
 def export(arguments: ExportArguments) -> int:
     """Write the saved plan PLANFILE as what another tool carries out.
 
-    azapi: Terraform's JSON configuration (name it *.tf.json). arm: an ARM template. az: a shell script of
+    azapi: Terraform's JSON configuration (name it *.tf.json). az: a shell script of
     `az networkcloud` commands. manifests: the fleet's placements, overrides and member labels as Kubernetes
     YAML. node-labels: `kubectl label` commands for hardware_label_keys. sol003: requests for grants of VNFs
-    with their placement constraints, as JSON. What Azure needs and the plan does not know is a variable, a
-    parameter or an environment variable.
+    with their placement constraints, as JSON. What Azure needs and the plan does not know is a variable
+    or an environment variable.
     """
     if arguments.out and (reason := unwritable(arguments.out)):
         raise click.UsageError(f"-out: {reason}")

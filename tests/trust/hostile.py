@@ -252,7 +252,7 @@ COMMANDS = [
     ["show", "link"],
     ["inventory", "check", "folder"],
     ["import", "-from=folder", "-generate-config-out=taken.nf.hcl"],
-    ["predict", "-arm-template=link", "-inventory=folder"],
+    ["predict", "-arm-what-if=link", "-inventory=folder"],
 ]
 REPORTS = ["r.json", "r.md", "r.html", "p"]
 

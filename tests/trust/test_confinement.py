@@ -319,9 +319,8 @@ NAMED = {
     "inventory check": ["inventory", "check", "folder"],
     "inventory of links": ["inventory", "check", "inside"],
     "predict -terraform-plan": ["predict", "-terraform-plan=link", "-inventory=inside"],
-    "predict -arm-template": ["predict", "-arm-template=link", "-inventory=inside"],
-    "predict -parameters": ["predict", "-arm-template=t.json", "-parameters=link", "-inventory=inside"],
-    "predict -inventory": ["predict", "-arm-template=t.json", "-inventory=folder"],
+    "predict -arm-what-if": ["predict", "-arm-what-if=link", "-inventory=inside"],
+    "predict -inventory": ["predict", "-arm-what-if=w.json", "-inventory=folder"],
     "fmt": ["fmt", "-check", "link.nf.hcl"],
     "test": ["test", "-filter=link.nftest.hcl"],
 }
@@ -338,7 +337,7 @@ def test_a_link_in_the_work_tree_leads_no_command_out(
         (outside / file).write_text(CANARY)
     (work / "folder").symlink_to(outside)
     (work / "inside").mkdir()
-    (work / "t.json").write_text('{"$schema": "deploymentTemplate.json#", "resources": []}')
+    (work / "w.json").write_text('{"changes": []}')
     for link in ("link", "link.nf.hcl", "link.nftest.hcl", "inside/racks.json"):
         (work / link).symlink_to(outside / "secret")
     (work / "inside" / "bare_metal_machines.json").symlink_to(outside / "secret")
@@ -367,23 +366,6 @@ def test_a_path_outside_is_the_operators(
     capsys.readouterr()
     run(["inventory", "check", str(outside), "-confine"])
     assert "-confine" not in told(capsys)
-
-
-def test_what_builds_bicep_is_not_run_on_the_text_of_a_pull_request(
-    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`az bicep build` reads what `loadTextContent` names, and fetches modules from registries."""
-    (work / "az").write_text("#!/bin/sh\ntouch built\necho '{}'\n")
-    (work / "az").chmod(0o755)
-    monkeypatch.setenv("PATH", str(work), prepend=os.pathsep)
-    (work / "main.bicep").write_text("")
-    (work / "inside").mkdir()
-    words = ["predict", "-arm-template=main.bicep", "-inventory=inside"]
-    assert run([*words, "-confine"]) == 1
-    assert "main.bicep stands where -confine trusts nobody" in told(capsys)
-    assert not (work / "built").exists()
-    run(words)
-    assert (work / "built").exists()
 
 
 # --- what the work tree remembers ---------------------------------------------------------------

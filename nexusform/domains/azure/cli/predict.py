@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import choice, group, number, switch, text, texts
+from nexusform.cli.arguments import choice, group, number, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.cli.plan import Showing, exit_code, limits_in, showing_of
@@ -19,7 +19,6 @@ from nexusform.domains.azure.workflow.predicting import (
     Prediction,
     Read,
     Scheduler,
-    arm_reader,
     foretell,
     predicted,
     prediction_run,
@@ -28,7 +27,6 @@ from nexusform.plans.impact.guard_rails import Limit, guarded
 from nexusform.workflow.runs.run import PlanOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"
-_TEMPLATE: Final = "-arm-template=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
 _NOTHING: Final = (
@@ -41,10 +39,8 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     """What `predict` takes."""
 
     terraform_plan: str = text("What `terraform show -json PLANFILE` printed", metavar="FILE")
-    arm_template: str = text("An ARM template, or a Bicep file that `az` builds one of", metavar="FILE")
     arm_what_if: str = text("What `az deployment group what-if --no-pretty-print` printed", metavar="FILE")
     deployment_stack: str = text("The what-if of a deployment stack, as JSON", metavar="FILE")
-    parameters: tuple[str, ...] = texts("Parameter file of the ARM template", metavar="FILE")
     inventory: str = text("Directory with the site as `az networkcloud` printed it", metavar="DIR")
     detailed_exitcode: bool = switch("Exit with 2 when there are changes")
     as_json: bool = switch("As a stream of JSON events", flag="json")
@@ -64,9 +60,9 @@ def predict(arguments: PredictArguments) -> int:
     """Show where the VMs land that another tool's plan makes, on a site as it was captured.
 
     Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud out of a Terraform plan
-    (azapi), an ARM template, or what Azure's own what-if says of a deployment or of a deployment stack,
-    writes nothing, and needs neither configuration nor state. Reports, -fail-on and exit codes are those of
-    `plan`.
+    (azapi), or what Azure's own what-if says of a deployment or of a deployment stack, writes nothing, and
+    needs neither configuration nor state. A Bicep file or an ARM template is read through the what-if of
+    Azure. Reports, -fail-on and exit codes are those of `plan`.
     """
     path, read = _source(arguments)
     limits = limits_in(arguments.fail_on)
@@ -103,22 +99,19 @@ def _source(arguments: PredictArguments) -> tuple[str, Read]:
     if not arguments.inventory:
         raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")
     [(flag, file)] = given.items()
-    if arguments.parameters and flag != _TEMPLATE:
-        raise click.UsageError("-parameters goes with -arm-template.")
-    return file, _reader(flag, arguments)
+    return file, _reader(flag)
 
 
 def _files(arguments: PredictArguments) -> dict[str, str]:
     """What may be foretold, by flag; "" for what is not named."""
     return {
         _TERRAFORM: arguments.terraform_plan,
-        _TEMPLATE: arguments.arm_template,
         _WHAT_IF: arguments.arm_what_if,
         _STACK: arguments.deployment_stack,
     }
 
 
-def _reader(flag: str, arguments: PredictArguments) -> Read:
+def _reader(flag: str) -> Read:
     from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if
     from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
 
@@ -127,7 +120,7 @@ def _reader(flag: str, arguments: PredictArguments) -> Read:
         _WHAT_IF: read_arm_what_if,
         _STACK: read_stack_what_if,
     }
-    return readers.get(flag) or arm_reader(arguments.parameters, place_of().confinement)
+    return readers[flag]
 
 
 def _foretell(

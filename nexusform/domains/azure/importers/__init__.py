@@ -1,1 +1,1 @@
-"""What Azure says of a site, and what its tools plan there: `az` exports, ARM templates, Terraform plans."""
+"""What Azure says of a site, and what its tools plan there: `az` exports, what-ifs, Terraform plans."""

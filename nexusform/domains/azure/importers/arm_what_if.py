@@ -70,7 +70,7 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[AzChange, ...],
     if "actionOnUnmanage" in document or "deletedResources" in document:
         detail = (
             "this is a stack as it stands: it lists ids and no bodies, so nothing of what an update makes "
-            f"can be told from it. Name the JSON of {run}, or its template by -arm-template=FILE."
+            f"can be told from it. Name the JSON of {run}."
         )
         return (), [Problem((), _NOT_A_WHAT_IF, detail, file=file)]
     return (), [_no_what_if(file, "changes.resourceChanges", run)]

@@ -1,7 +1,7 @@
 """What another tool is about to make, change and remove of a site's clusters, agent pools and VMs, laid over
 the site as an export shows it.
 
-A body in a template has the properties of one that stands, so both are read by the same readers: bodies of
+A body in a plan has the properties of one that stands, so both are read by the same readers: bodies of
 what stands are merged, new ones join them, and what goes leaves.
 """
 
@@ -63,10 +63,9 @@ _NEEDED: Final[Mapping[str, tuple[Path, ...]]] = {
 
 
 class AzAction(StrEnum):
-    """What becomes of an object. `make` and `change` say whether it stands; `put` does either."""
+    """What becomes of an object. `make` and `change` say whether it stands."""
 
     MAKE = "make"
-    PUT = "put"
     CHANGE = "change"
     REMOVE = "remove"
     REPLACE = "replace"

@@ -1,7 +1,7 @@
 """The Azure resources that a plan makes, changes and removes, with the bodies that the API takes.
 
-What Azure needs and a plan does not know is an Input: a variable of Terraform, a parameter of a template,
-an environment variable of a script.
+What Azure needs and a plan does not know is an Input: a variable of Terraform, an environment variable of a
+script.
 """
 
 from __future__ import annotations
@@ -55,11 +55,6 @@ class Input(Struct, frozen=True):
     def snake(self) -> str:
         """As Terraform writes names."""
         return "_".join(self.words)
-
-    @property
-    def camel(self) -> str:
-        """As templates write names."""
-        return self.words[0] + "".join(word.capitalize() for word in self.words[1:])
 
     @property
     def shouted(self) -> str:
@@ -150,11 +145,6 @@ class AzureObjects(Struct, frozen=True):
     removed: tuple[AzureObject, ...] = ()
     left_out: tuple[str, ...] = ()
     cordons: tuple[Cordon, ...] = ()
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The resource groups that are named, "" among them where somebody has to fill one in."""
-        return tuple(sorted({resource.group for resource in (*self.placed, *self.removed)}))
 
     @property
     def made(self) -> tuple[AzureObject, ...]:

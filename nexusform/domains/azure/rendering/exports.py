@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from nexusform.diagnostics import Diagnostic, error, warning
-from nexusform.domains.azure.rendering.arm import arm_document
 from nexusform.domains.azure.rendering.az_script import az_script
 from nexusform.domains.azure.rendering.azapi import azapi_document
 from nexusform.domains.azure.rendering.azure_objects import AzureObject, AzureObjects, Do, azure_objects
@@ -16,13 +14,24 @@ from nexusform.words import first_of
 
 
 def azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Terraform's JSON configuration."""
-    return _resources(plan, azapi_document, _remade_unknown)
-
-
-def arm(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """An ARM template."""
-    return _resources(plan, arm_document, _arm_refusals)
+    """Terraform's JSON configuration, and what of the plan it cannot say."""
+    objects = azure_objects(plan)
+    refused = list(_remade_unknown(objects))
+    if refused:
+        return "", refused
+    unsaid = [f"removing {one.title}" for one in objects.removed]
+    unsaid += [f"making {one.title} anew" for one in objects.made if one.do is Do.REPLACE]
+    unsaid += [one.title for one in objects.cordons]
+    problems = list(_left_out(plan, objects.left_out))
+    if unsaid:
+        detail = (
+            f"This form says what is to stand, not what goes or is cordoned: {first_of(unsaid, 5)}. Do that "
+            "first, by the commands of -format=az."
+        )
+        problems.append(warning("not-said-in-the-export", detail))
+    if not objects.placed:
+        return "", problems
+    return json.dumps(azapi_document(objects), indent=2, ensure_ascii=False) + "\n", problems
 
 
 def az(plan: Plan) -> tuple[str, list[Diagnostic]]:
@@ -64,51 +73,6 @@ def _to_be_written(lacking: Sequence[AzureObject]) -> str:
         by_parts.setdefault(one.unknown, []).append(one)
     said = [f"of {_titles(objects)} says nothing of {', '.join(of)}" for of, objects in by_parts.items()]
     return f"The azure block {'; that '.join(said[:3])} (write null where Azure has none)."
-
-
-def _arm_refusals(objects: AzureObjects) -> Iterator[Diagnostic]:
-    """A template puts whole resources, into one group."""
-    yield from _remade_unknown(objects)
-    put = [one for one in objects.placed if one.do is Do.UPDATE and one.unknown]
-    if put:
-        detail = (
-            f"{_titles(put)}: a template puts whole resources, and what Azure has of these beyond the plan's "
-            "arguments (networks, keys, options) is not known: it would be dropped. Export with -format=az "
-            f"or -format=azapi, which send the change alone, or write the whole body. {_to_be_written(put)}"
-        )
-        yield error("export-is-not-whole", detail)
-    named = [group or "one that no azure block names" for group in objects.groups]
-    if len(named) > 1:
-        detail = (
-            f"A template goes to one resource group, and the plan has resources in {first_of(named, 5)}. "
-            "Make a plan for each with -target, or export with -format=az or -format=azapi."
-        )
-        yield error("export-is-not-whole", detail)
-
-
-def _resources(
-    plan: Plan,
-    document_of: Callable[[Any], Mapping[str, Any]],
-    refusals: Callable[[AzureObjects], Iterator[Diagnostic]],
-) -> tuple[str, list[Diagnostic]]:
-    """A document of resources, and what of the plan it cannot say."""
-    objects = azure_objects(plan)
-    refused = list(refusals(objects))
-    if refused:
-        return "", refused
-    unsaid = [f"removing {one.title}" for one in objects.removed]
-    unsaid += [f"making {one.title} anew" for one in objects.made if one.do is Do.REPLACE]
-    unsaid += [one.title for one in objects.cordons]
-    problems = list(_left_out(plan, objects.left_out))
-    if unsaid:
-        detail = (
-            f"This form says what is to stand, not what goes or is cordoned: {first_of(unsaid, 5)}. Do that "
-            "first, by the commands of -format=az."
-        )
-        problems.append(warning("not-said-in-the-export", detail))
-    if not objects.placed:
-        return "", problems
-    return json.dumps(document_of(objects), indent=2, ensure_ascii=False) + "\n", problems
 
 
 def _left_out(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:

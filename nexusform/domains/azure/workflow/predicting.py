@@ -7,7 +7,6 @@ written: the state is in memory, and the configuration stands in no directory.
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics import Diagnostic, Problem, Refused, diagnostic_of, error, has_errors
+from nexusform.diagnostics import Diagnostic, Problem, diagnostic_of, error, has_errors
 from nexusform.domains.azure.importers.arm import id_key
 from nexusform.domains.azure.importers.az_adoption import (
     AdoptedObject,
@@ -52,8 +51,6 @@ Read: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Proble
 _VM: Final = "nexus_virtual_machine"
 _NAME: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")  # without modules and keys
 _CHANGING: Final = frozenset({"nexus_kubernetes_cluster", _VM})
-_BICEP: Final = ".bicep"
-_PATIENCE: Final = 120  # seconds
 _LARGEST: Final = 512 * 1024 * 1024  # bytes of another tool's plan
 _POOL: Final = "nexus_agent_pool"
 _CLUSTER: Final = "nexus_kubernetes_cluster"
@@ -114,57 +111,11 @@ def _changes(
 ) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
     """The changes of another tool's plan, and what is wrong with it."""
     try:
-        confinement = confinement.of_operator(path)
-        is_bicep = path.endswith(_BICEP)
-        content = _bicep(path, confinement) if is_bicep else read_file(path, _LARGEST, confinement)
+        content = read_file(path, _LARGEST, confinement.of_operator(path))
     except FileProblem as problem:
         return (), [error("unreadable-file", str(problem))]
-    except Refused as refused:
-        return (), refused.diagnostics
     changes, findings = read(path, content)
     return changes, [diagnostic_of(finding) for finding in findings]
-
-
-def arm_reader(parameters: Sequence[str], confinement: Confinement) -> Read:
-    """Who reads a template with these parameter files."""
-    from nexusform.domains.azure.importers.arm_template import read_arm_template
-
-    def read(path: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
-        try:
-            files = [(name, read_file(name, _LARGEST, confinement.of_operator(name))) for name in parameters]
-        except FileProblem as problem:
-            return (), [Problem((), "unreadable-file", str(problem))]
-        return read_arm_template(path, content, files)
-
-    return read
-
-
-def _bicep(path: str, confinement: Confinement) -> bytes:
-    """The template that a Bicep file is built to; a confined one is not, since Bicep reads whatever it names
-    and asks registries for modules. Raises Refused.
-    """
-    command = ["az", "bicep", "build", "--stdout", "--file", path]
-    shown = f"az bicep build --file {path}"
-    if confinement.root:
-        detail = (
-            f"{path} stands where -confine trusts nobody, and what builds it reads whatever it names and "
-            f"asks registries. Run `{shown}` where nothing is at stake, and name the JSON that it writes."
-        )
-        raise Refused(error("bicep-not-built", detail))
-    try:
-        built = subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE)  # noqa: S603
-    except FileNotFoundError:
-        detail = (
-            f"Bicep is built by the Azure CLI, which is not installed here. Run `{shown}` where it is, and "
-            "name the JSON file that it writes."
-        )
-        raise Refused(error("bicep-not-built", detail)) from None
-    except subprocess.TimeoutExpired:
-        raise Refused(error("bicep-not-built", f"`{shown}` took longer than {_PATIENCE} s.")) from None
-    if built.returncode:
-        said = built.stderr.decode(errors="replace").strip()
-        raise Refused(error("bicep-not-built", f"`{shown}` failed:\n{said}"))
-    return built.stdout
 
 
 def _prediction(

@@ -182,11 +182,10 @@ def exported(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", ["azapi", "arm"])
 @pytest.mark.parametrize("name", of_examples(*WITH_CLUSTERS))
 @pytest.mark.usefixtures("here")
 def test_the_prediction_of_an_export_is_the_plan(
-    name: str, form: str, plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
+    name: str, plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = json.loads((plans[name] / "p.json").read_text())
     location = LOCATION
@@ -196,17 +195,10 @@ def test_the_prediction_of_an_export_is_the_plan(
         location = rack["extendedLocation"]["name"]
     else:
         write_inventory(document)
-    written = json.loads(exported(plans[name], form, capsys))
-    if form == "azapi":
-        Path("plan.json").write_text(json.dumps(terraform_plan(written, location)))
-        flags = ["-terraform-plan=plan.json"]
-    else:
-        Path("main.json").write_text(json.dumps(written))
-        given = {"extendedLocationId": {"value": location}, "location": {"value": "westeurope"}}
-        Path("parameters.json").write_text(json.dumps({"parameters": given}))
-        flags = ["-arm-template=main.json", "-parameters=parameters.json"]
-    arguments = ["predict", *flags, "-inventory=export", "-tie-breaks=0", "-report=json:predicted.json"]
-    code = run(arguments)
+    written = json.loads(exported(plans[name], "azapi", capsys))
+    Path("plan.json").write_text(json.dumps(terraform_plan(written, location)))
+    arguments = ["-inventory=export", "-tie-breaks=0", "-report=json:predicted.json"]
+    code = run(["predict", "-terraform-plan=plan.json", *arguments])
     assert code == 0, capsys.readouterr().err
     predicted = json.loads(Path("predicted.json").read_text())
     assert placements(predicted) == placements(document)
@@ -227,11 +219,12 @@ def test_a_vm_sku_that_azure_lacks_is_named(
 ) -> None:
     """An export with a VM SKU of one's own is one that Azure would refuse."""
     write_inventory(json.loads((plans["quickstart"] / "p.json").read_text()))
-    template = exported(plans["quickstart"], "arm", capsys)
-    sku = re.search(r'"vmSkuName": "(\w+)"', template)
+    written = exported(plans["quickstart"], "azapi", capsys)
+    sku = re.search(r'"vmSkuName": "(\w+)"', written)
     assert sku is not None
-    Path("main.json").write_text(template.replace(sku[1], "edge"))
-    assert run(["predict", "-arm-template=main.json", "-inventory=export", "-tie-breaks=0"]) == 1
+    changed = json.loads(written.replace(sku[1], "edge"))
+    Path("plan.json").write_text(json.dumps(terraform_plan(changed, LOCATION)))
+    assert run(["predict", "-terraform-plan=plan.json", "-inventory=export", "-tie-breaks=0"]) == 1
     assert 'has a VM SKU "edge"' in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -328,9 +321,6 @@ def test_the_order_of_creation_is_kept(here: Path, capsys: pytest.CaptureFixture
     assert pool["taints"] == [{"key": "only", "value": "true:NoSchedule"}]
     (hint,) = blocks["jump"]["body"]["properties"]["placementHints"]
     assert hint["resourceId"] == '${var.resource_ids["lab/r1"]}'
-    resources = json.loads(exported(here, "arm", capsys))["resources"]
-    assert [one["name"] for one in resources] == ["z", "a", "z/q", "jump"]
-    assert resources[2]["dependsOn"] == ["[resourceId('Microsoft.NetworkCloud/kubernetesClusters', 'a')]"]
 
 
 def test_hugepages_become_agent_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -413,11 +403,9 @@ def test_machines_that_are_cordoned_are_said(here: Path, capsys: pytest.CaptureF
     assert script.count("az networkcloud baremetalmachine cordon") == 2
     assert script.count("--evacuate True") == 1
     assert '--name r1-bm02 \\\n  --resource-group "$MACHINES_RESOURCE_GROUP" \\\n  --evacuate True' in script
-    for form in ("arm", "azapi"):
-        capsys.readouterr()
-        assert run(["export", f"-format={form}", "p.nfplan"]) == 0
-        told = " ".join(capsys.readouterr().err.replace("│", " ").split())
-        assert "cordoning r1-bm01, evacuating r1-bm02" in told
+    assert run(["export", "-format=azapi", "p.nfplan"]) == 0
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "cordoning r1-bm01, evacuating r1-bm02" in told
     assert run(["apply", "-auto-approve"]) == 0
     planned(SITE)
     assert exported(here, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
@@ -471,7 +459,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_prediction_of_several_changes_is_the_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What is new comes before or after what stands and grows, as its file stands before or after."""
     Path(file).write_text(FRESH)
-    expected, predicted = both_at_the_site("azapi", capsys)
+    expected, predicted = both_at_the_site(capsys)
     assert len(expected) == 2 + 9 + 2
     assert predicted == expected
 
@@ -494,7 +482,7 @@ def test_the_prediction_of_what_changes_a_running_site_is_the_plan(
     change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change_site(CHANGES[change])
-    expected, predicted = both_at_the_site("azapi", capsys)
+    expected, predicted = both_at_the_site(capsys)
     assert expected
     assert predicted == expected
 
@@ -510,26 +498,21 @@ def change_site(changes: tuple[tuple[str, str], ...]) -> None:
 ANEW = (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),)
 
 
-@pytest.mark.parametrize(
-    ("form", "changes", "words"),
-    [
-        ("arm", (), "core-amf/amf: a template puts whole resources"),
-        ("arm", ANEW, "core-amf/amf: would be made anew without what Azure has"),
-        ("azapi", ANEW, "core-amf/amf: would be made anew without what Azure has"),
-        ("az", ANEW, "core-amf/amf: would be made anew without what Azure has"),
-    ],
-)
+@pytest.mark.parametrize("form", ["azapi", "az"])
 @pytest.mark.usefixtures("at_the_site")
 def test_what_cannot_be_exported_whole_is_refused_by_name(
-    form: str, changes: tuple[tuple[str, str], ...], words: str, capsys: pytest.CaptureFixture[str]
+    form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Networks and keys of what was taken over stand in no argument: a whole body would be without them."""
-    change_site(changes)
+    change_site(ANEW)
     assert run(["plan", "-out=p.nfplan", "-tie-breaks=0"]) == 0
     capsys.readouterr()
     assert run(["export", f"-format={form}", "p.nfplan"]) == 1
     captured = capsys.readouterr()
-    assert words in " ".join(captured.err.replace("│", " ").split())
+    words = "core-amf/amf: would be made anew without what Azure has"
+    told = " ".join(captured.err.replace("│", " ").split())
+    assert "says nothing of tags, " in told
+    assert words in told
     assert captured.out == ""
 
 
@@ -546,7 +529,7 @@ def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(
     clusters.write_text(json.dumps(left))
     for file in Path("after").glob("*.core-smf.json"):
         file.unlink()
-    expected, predicted = both_at_the_site("azapi", capsys, "after")
+    expected, predicted = both_at_the_site(capsys, "after")
     gone = {name for name in expected if name.startswith("core-smf-")}
     assert len(gone) > 20
     assert all(expected[name] is None for name in gone)
@@ -560,22 +543,17 @@ def at_the_site(running: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def both_at_the_site(
-    form: str, capsys: pytest.CaptureFixture[str], inventory: str = "export"
+    capsys: pytest.CaptureFixture[str], inventory: str = "export"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The placements of a plan, and those that its export is predicted to come to."""
     assert run(["plan", "-out=p.nfplan", "-tie-breaks=0", "-report=json:p.json"]) == 0
-    written = json.loads(exported(Path(), form, capsys))
-    if form == "azapi":
-        (first, *_) = json.loads(Path("export/kubernetes_clusters.json").read_text())
-        group = first["id"].partition("/providers/")[0]
-        location = first["extendedLocation"]["name"]
-        Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
-        flags = ["-terraform-plan=plan.json"]
-    else:
-        Path("main.json").write_text(json.dumps(written))
-        flags = ["-arm-template=main.json"]
+    written = json.loads(exported(Path(), "azapi", capsys))
+    (first, *_) = json.loads(Path("export/kubernetes_clusters.json").read_text())
+    group = first["id"].partition("/providers/")[0]
+    location = first["extendedLocation"]["name"]
+    Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
     arguments = [f"-inventory={inventory}", "-tie-breaks=0", "-report=json:predicted.json"]
-    assert run(["predict", *flags, *arguments]) == 0, capsys.readouterr().err
+    assert run(["predict", "-terraform-plan=plan.json", *arguments]) == 0, capsys.readouterr().err
     planned, predicted = (json.loads(Path(name).read_text()) for name in ("p.json", "predicted.json"))
     return placements(planned), placements(predicted)
 
@@ -829,7 +807,7 @@ def test_a_plan_without_anything_of_the_kind_says_so(capsys: pytest.CaptureFixtu
     told = capsys.readouterr()
     assert told.out == ""
     assert "The plan holds nothing for -format=az" in told.err
-    assert run(["export", "-format=arm", "-out=nowhere/x.json", "p.nfplan"]) == 1
+    assert run(["export", "-format=azapi", "-out=nowhere/x.json", "p.nfplan"]) == 1
 
 
 BLOCKS = """
@@ -870,7 +848,7 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
-@pytest.mark.parametrize("form", ["azapi", "arm", "az"])
+@pytest.mark.parametrize("form", ["azapi", "az"])
 def test_azure_blocks_go_through_and_their_secrets_do_not(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -889,21 +867,14 @@ def test_azure_blocks_go_through_and_their_secrets_do_not(
         assert "--resource-group tenants" in written
         assert '--admin-username core \\\n  --ssh-key-values "$SECRET_KEY_DATA_LAB_C"' in written, written
         return
-    if form == "azapi":
-        parent = document_of(written)["parent_id"]
-        assert parent == "/subscriptions/${var.subscription_id}/resourceGroups/tenants"
-    document = json.loads(written)
-    made = document["resource"]["azapi_resource"]["c"] if form == "azapi" else document["resources"][0]
+    made = json.loads(written)["resource"]["azapi_resource"]["c"]
+    assert made["parent_id"] == "/subscriptions/${var.subscription_id}/resourceGroups/tenants"
     assert made["tags"] == {"team": "core"}
-    properties = made.get("body", made)["properties"]
+    properties = made["body"]["properties"]
     assert properties["networkConfiguration"]["cniNetworkId"] == "/n/cni"
     assert properties["networkConfiguration"]["cloudServicesNetworkId"]
     assert properties["initialAgentPoolConfigurations"][0]["agentOptions"] == {"hugepagesCount": 8}
     assert properties["initialAgentPoolConfigurations"][0]["count"] == 2
-
-
-def document_of(written: str) -> dict[str, Any]:
-    return dict(json.loads(written)["resource"]["azapi_resource"]["c"])
 
 
 def test_commands_take_every_flag_of_a_script(

@@ -116,46 +116,17 @@ def test_a_pool_with_networks_grows_by_its_count_alone(folder: Path, nexusform: 
         "--count": str(pool["count"] + 1),
     }
 
-    assert nexusform("export", "-format=arm", "p") == 1
-    assert nexusform.out == ""
-    assert f"{cluster['name']}/{pool['name']}: a template puts whole resources" in nexusform.err
-
 
 @pytest.mark.parametrize("folder", CASES[:1], ids=lambda path: path.name)
-def test_a_template_has_what_the_azure_block_says_of_a_pool(folder: Path, nexusform: Told) -> None:
-    """Tags alone are no body: networks would be dropped."""
+def test_tags_of_an_azure_block_are_exported(folder: Path, nexusform: Told) -> None:
     _, pool = with_networks(folder)
     tags = '\n    azure {\n      body = { tags = { owner = "core" } }\n    }\n'
     adopt(nexusform, pool["name"], tags)
-    assert nexusform("export", "-format=arm", "p") == 1
-    assert "a template puts whole resources" in nexusform.err
     assert nexusform("export", "-format=azapi", "p") == 0
     (block,) = json.loads(nexusform.out)["resource"]["azapi_update_resource"].values()
     assert block["body"] == {"properties": {"count": pool["count"] + 1}, "tags": {"owner": "core"}}
     assert nexusform("export", "-format=az", "p") == 0
     assert "--tags owner=core" in nexusform.out
-
-    own = ("administratorConfiguration", "agentOptions", NETWORKS)
-    body = {"tags": {"owner": "core"}, "properties": {name: pool[name] for name in own}}
-    whole = '\n    azure {\n      body = jsondecode(file("body.json"))\n    }\n'
-    Path("body.json").write_text(json.dumps(body))
-    text = Path("site.nf.hcl").read_text().replace(tags, whole)
-    Path("site.nf.hcl").write_text(text)
-    assert nexusform("plan", "-out=q", "-tie-breaks=0") == 0, nexusform.err
-    assert nexusform("export", "-format=arm", "q") == 0, nexusform.err
-    (resource,) = json.loads(nexusform.out)["resources"]
-    for name, value in body["properties"].items():
-        assert resource["properties"][name] == value
-    assert resource["properties"]["count"] == pool["count"] + 1
-    assert resource["tags"] == {"owner": "core"}
-
-    for name in own:
-        part = {part: value for part, value in body["properties"].items() if part != name}
-        Path("body.json").write_text(json.dumps({**body, "properties": part}))
-        assert nexusform("plan", "-out=r", "-tie-breaks=0") == 0, nexusform.err
-        assert nexusform("export", "-format=arm", "r") == 1
-        assert nexusform.out == ""
-        assert f"says nothing of {name} (write null where Azure has none)" in nexusform.err
 
 
 LABELS = """resource "nexus_site" "s" {

@@ -506,130 +506,15 @@ def test_guard_rails_and_exit_codes_are_those_of_plan(capsys: pytest.CaptureFixt
     assert "room" in err
 
 
-# --- ARM templates -----------------------------------------------------------------------------
-
-TEMPLATE: dict[str, Any] = {
-    "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
-    "contentVersion": "1.0.0.0",
-    "parameters": {
-        "name": {"type": "string", "defaultValue": "ran"},
-        "workers": {"type": "int"},
-        "location": {"type": "string", "defaultValue": "[resourceGroup().location]"},
-    },
-    "variables": {"sku": "NC_G6_28_v1", "full": "[format('{0}-du', parameters('name'))]"},
-    "resources": [
-        {
-            "type": "Microsoft.NetworkCloud/kubernetesClusters/agentPools",
-            "apiVersion": "2025-02-01",
-            "name": "[concat(variables('full'), '/pool', copyIndex(1))]",
-            "copy": {"name": "pools", "count": 2},
-            "dependsOn": ["[resourceId('Microsoft.NetworkCloud/kubernetesClusters', variables('full'))]"],
-            "properties": {"count": "[parameters('workers')]", "vmSkuName": "[variables('sku')]"},
-        },
-        {
-            "type": "Microsoft.NetworkCloud/kubernetesClusters",
-            "apiVersion": "2025-02-01",
-            "name": "[variables('full')]",
-            "location": "[parameters('location')]",
-            "properties": {
-                "controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "[variables('sku')]"},
-                "networkConfiguration": {"cniNetworkId": "[reference('x').id]"},
-            },
-            "resources": [
-                {
-                    "type": "agentPools",
-                    "name": "nested",
-                    "properties": {"count": 1, "vmSkuName": "NC_G6_28_v1"},
-                }
-            ],
-        },
-    ],
-}
-
-
-def from_template(template: Any, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
-    Path("main.json").write_text(json.dumps(template))
-    arguments = ["-arm-template=main.json", f"-inventory={EXPORT}", "-tie-breaks=0", *more]
-    code = run(["predict", *arguments])
-    told = capsys.readouterr()
-    return code, told.out, " ".join(told.err.replace("│", " ").split())
-
-
-def objects(answer: tuple[int, str, str]) -> list[str]:
-    code, out, err = answer
-    assert (code, err) == (0, ""), err
-    return [row["object"] for row in json.loads(out)["placement_changes"]]
-
-
-def test_a_template_is_evaluated_and_placed(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("p.json").write_text(json.dumps({"parameters": {"workers": {"value": 2}}}))
-    assert objects(from_template(TEMPLATE, capsys, "-parameters=p.json", "-report=json:-")) == [
-        "ran-du-control-plane-0",
-        *("ran-du-pool1-0", "ran-du-pool1-1", "ran-du-pool2-0", "ran-du-pool2-1"),
-        "ran-du-nested-0",
-    ]
-
-
-def test_a_parameter_without_a_value_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = from_template(TEMPLATE, capsys)
-    assert code == 1
-    assert 'agentPools/ran-du/pool1.properties.count: the parameter "workers" has no value' in err
-
-
-def test_a_mistyped_parameter_has_a_neighbour(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("p.json").write_text(json.dumps({"parameters": {"worker": {"value": 2}}}))
-    code, _, err = from_template(TEMPLATE, capsys, "-parameters=p.json")
-    assert code == 1
-    assert 'the template has no parameter "worker". Did you mean "workers"?' in err
-
-
-def test_a_template_changes_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    one = {
-        "type": "Microsoft.NetworkCloud/kubernetesClusters/agentPools",
-        "name": "core-amf/agentpool1",
-        "properties": {"count": 5},
-    }
-    assert objects(from_template({"resources": [one]}, capsys, "-report=json:-")) == ["core-amf-agentpool1-4"]
-
-
-def test_modules_of_bicep_are_read(capsys: pytest.CaptureFixture[str]) -> None:
-    inner = {
-        "parameters": {"name": {"type": "string"}, "workers": {"type": "int"}},
-        "variables": TEMPLATE["variables"],
-        "resources": TEMPLATE["resources"],
-    }
-    deployment = {
-        "type": "Microsoft.Resources/deployments",
-        "name": "ran",
-        "properties": {
-            "expressionEvaluationOptions": {"scope": "inner"},
-            "parameters": {"name": {"value": "[toLower('RAN')]"}, "workers": {"value": 1}},
-            "template": inner,
-        },
-    }
-    made = objects(from_template({"resources": {"ran": deployment}}, capsys, "-report=json:-"))
-    assert len(made) == 4
-    assert made[0] == "ran-du-control-plane-0"
-
-
-def test_bicep_needs_az(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    Path("main.bicep").write_text("")
-    code = run(["predict", "-arm-template=main.bicep", f"-inventory={EXPORT}"])
-    assert code == 1
-    assert "az bicep build --file main.bicep" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "-terraform-plan=FILE or -arm-template=FILE"),
+        ([], "-terraform-plan=FILE or -arm-what-if=FILE"),
         (
-            ["-terraform-plan=a", "-arm-template=b"],
-            "Name only one: -terraform-plan=FILE or -arm-template=FILE",
+            ["-terraform-plan=a", "-arm-what-if=b"],
+            "Name only one: -terraform-plan=FILE or -arm-what-if=FILE",
         ),
         (["-terraform-plan=a"], "-inventory=DIR"),
-        (["-terraform-plan=a", "-inventory=b", "-parameters=c"], "-parameters goes with -arm-template"),
         (["-terraform-plan=a", "-inventory=b"], 'There is no file "a"'),
     ],
 )
