@@ -55,7 +55,11 @@ class Command(click.Command):
         """Rewrite the flags into click's form, then let click parse."""
         words = [*_environment_arguments(ctx), *args]
         ctx.allow_extra_args = True
-        extra = super().parse_args(ctx, self._rewritten(ctx, words))
+        try:
+            extra = super().parse_args(ctx, self._rewritten(ctx, words))
+        except click.UsageError:
+            _reject_removed_flags(ctx, words)
+            raise
         if extra and not ctx.resilient_parsing:
             raise click.UsageError(
                 f'There is no place for "{extra[0]}" here.{self._hint(extra[0], words)}', ctx
@@ -161,8 +165,17 @@ def _environment_arguments(ctx: click.Context) -> list[str]:
     return words
 
 
+def _reject_removed_flags(ctx: click.Context, words: Sequence[str]) -> None:
+    """Raise RemovedCommandError if a flag that was removed is among the words."""
+    from nexusform.cli.removed_words import REMOVED_FLAGS, find_removed_flag
+
+    removed = find_removed_flag(" ".join(ctx.command_path.split()[1:]), words)
+    if removed:
+        raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}')
+
+
 class RemovedCommandError(click.ClickException):
-    """A command that was removed is typed; the message is one line with what to use instead."""
+    """A command or a flag that was removed is typed; the message is one line with what to use instead."""
 
 
 class Entry(Struct, frozen=True):

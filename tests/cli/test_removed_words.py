@@ -3,13 +3,20 @@ from __future__ import annotations
 import pytest
 
 from nexusform.cli.main import run
-from nexusform.cli.removed_words import REMOVED_COMMANDS
+from nexusform.cli.removed_words import REMOVED_COMMANDS, REMOVED_FLAGS
 
 
 @pytest.mark.parametrize("words", REMOVED_COMMANDS)
 def test_a_removed_command_answers_in_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*words.split(), "-flag", "argument"]) == 1
     line = f'Error: "nexusform {words}" was removed. Use: {REMOVED_COMMANDS[words]}\n'
+    assert capsys.readouterr() == ("", line)
+
+
+@pytest.mark.parametrize("words", REMOVED_FLAGS)
+def test_a_removed_flag_answers_in_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words.split(), "argument"]) == 1
+    line = f'Error: "nexusform {words}" was removed. Use: {REMOVED_FLAGS[words]}\n'
     assert capsys.readouterr() == ("", line)
 
 
