@@ -13,10 +13,13 @@ Flags are shown in the order of the fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from msgspec import Struct
+
+if TYPE_CHECKING:  # only shells that complete load it
+    from click.shell_completion import CompletionItem
 
 Record = TypeVar("Record", bound=Struct)
 Default = TypeVar("Default")
@@ -51,6 +54,17 @@ class Flag(click.Option):
         self.switch = switch
         self.tagged = tagged
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the values of a shell's completion; a switch has none and leaves the word to an argument."""
+        if self.switch:
+            words = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+            return words[0].shell_complete(ctx, incomplete) if words else []
+        if isinstance(self.type, click.Choice):
+            return super().shell_complete(ctx, incomplete)
+        from nexusform.cli.completion import complete_value
+
+        return complete_value(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
+
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 - click's signature
         """The flag as users write it: `-name=METAVAR`."""
         names = [name.lstrip("-") for name in self.opts]
@@ -64,6 +78,18 @@ class Flag(click.Option):
         if self.switch and self.default is True:
             return shown.replace(f"-{names[0]}", f"-{names[0]}=false", 1), meaning
         return shown, meaning
+
+
+class Word(click.Argument):
+    """An argument of ours: its completions come from the configuration and its state."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the words of a shell's completion."""
+        if isinstance(self.type, click.Choice):
+            return super().shell_complete(ctx, incomplete)
+        from nexusform.cli.completion import complete_argument
+
+        return complete_argument(ctx, str(self.name), incomplete)
 
 
 def switch(meaning: str, *, default: bool = False, flag: str = "") -> bool:
@@ -143,7 +169,7 @@ def in_order(meaning: str, flags: Sequence[str], *, metavar: str = "VALUE") -> t
     """Several flags whose order among each other counts: (flag name, value) pairs as typed."""
 
     def parameter(name: str) -> click.Parameter:
-        declared = [f"--{flag}" for flag in flags]
+        declared = [f"-{flag}" for flag in flags]
         return Flag([*declared, name], tagged=True, nargs=2, multiple=True, metavar=metavar, help=meaning)
 
     return cast("tuple[tuple[str, str], ...]", _Declared(parameter, ()))
@@ -154,7 +180,7 @@ def positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> st
     kind = click.Choice(choices) if choices else None
 
     def parameter(name: str) -> click.Parameter:
-        return click.Argument([name], metavar=metavar, type=kind)
+        return Word([name], metavar=metavar, type=kind)
 
     return cast("str", _Declared(parameter, _NONE))
 
@@ -163,7 +189,7 @@ def optional(default: Default, *, metavar: str | None = None) -> str | Default:
     """A word that may stand on the command line."""
 
     def parameter(name: str) -> click.Parameter:
-        return click.Argument([name], required=False, default=default, metavar=metavar)
+        return Word([name], required=False, default=default, metavar=metavar)
 
     return cast("str | Default", _Declared(parameter, default))
 
@@ -172,7 +198,7 @@ def positionals(*, metavar: str | None = None, required: bool = False) -> tuple[
     """All further words of the command line."""
 
     def parameter(name: str) -> click.Parameter:
-        return click.Argument([name], nargs=-1, required=required, metavar=metavar)
+        return Word([name], nargs=-1, required=required, metavar=metavar)
 
     return cast("tuple[str, ...]", _Declared(parameter, ()))
 
@@ -210,4 +236,4 @@ def _fields(record: type[Struct]) -> Iterator[tuple[str, _Declared | _Group]]:
 
 def _names(field_name: str, flag: str = "") -> list[str]:
     """What click is told: the flag as typed, and under which name its value is handed over."""
-    return [f"--{flag or field_name.replace('_', '-')}", field_name]
+    return [f"-{flag or field_name.replace('_', '-')}", field_name]

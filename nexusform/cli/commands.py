@@ -15,13 +15,16 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 from msgspec import Struct
 
 from nexusform.cli.arguments import Flag, Record, filled, parameters_of, switch_or_text, texts
 from nexusform.diagnostics import did_you_mean
+
+if TYPE_CHECKING:  # only shells that complete load it
+    from click.shell_completion import CompletionItem
 
 _HELP_FLAGS: Final = frozenset({"help", "h"})
 _TRUST: Final = "nexusform.trust"
@@ -58,6 +61,8 @@ class Command(click.Command):
         try:
             extra = super().parse_args(ctx, self._rewritten(ctx, words))
         except click.UsageError:
+            if ctx.resilient_parsing:  # a shell completes a line whose end is missing
+                return super().parse_args(ctx, args)
             _reject_removed_flags(ctx, words)
             raise
         if extra and not ctx.resilient_parsing:
@@ -83,7 +88,7 @@ class Command(click.Command):
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
         before = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
         for flag in flags:
-            if flag.switch and f"--{before}" in flag.opts:
+            if flag.switch and f"-{before}" in flag.opts:
                 return f" Write -{before}={extra}."
         ids = [f"{flag.opts[0].removeprefix('-')}={extra}" for flag in flags if flag.metavar == "ID"]
         return f" Write {' or '.join(ids)}." if ids else ""
@@ -122,13 +127,13 @@ class Command(click.Command):
             near = did_you_mean(f"-{name}", [f"-{known}" for known in flags])
             raise click.UsageError(f"There is no flag -{name} here.{near}", ctx)
         if flag.switch:
-            return [f"--{name}={value if equals else 'true'}"]
+            return [f"-{name}={value if equals else 'true'}"]
         if not equals:
             next_word = next(following, None)
             if next_word is None:
                 raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
             value = next_word
-        return [f"--{name}", name, value] if flag.tagged else [f"--{name}={value}"]
+        return [f"-{name}", name, value] if flag.tagged else [f"-{name}={value}"]
 
 
 def command(
@@ -232,6 +237,8 @@ class LazyGroup(click.Group):
         """Find the command that the first word names, or say which one may be meant."""
         name = args[0]
         known = self.get_command(ctx, name)
+        if known is None and ctx.resilient_parsing:
+            return None, None, []
         if known is None:
             from nexusform.cli.removed_words import REMOVED_COMMANDS, find_removed_command
 
@@ -243,6 +250,16 @@ class LazyGroup(click.Group):
             near = f" {hint}" if hint else did_you_mean(name, [*self.table, *self.aliases])
             raise click.UsageError(f'There is no command "{name}" here.{near}', ctx)
         return name, known, args[1:]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
+        """Return the commands of a shell's completion without importing any."""
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in self.table.items()
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """List the commands without importing any, each in its chapter."""

@@ -177,8 +177,10 @@ def _command(arguments: Sequence[str]) -> int:
     """Run the command of a line; its exit code."""
     remaining: list[str] = []
     try:
-        remaining = _take_global_options(list(arguments))
+        remaining = take_global_options(list(arguments))
         _start_log(remaining)
+        if "_NEXUSFORM_COMPLETE" in os.environ:  # a shell completes a line
+            import nexusform.cli.completion  # noqa: F401 - it knows the shells
         result = ROOT.main(remaining, prog_name="nexusform", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as problem:
         click.echo(problem.ctx.get_help() if problem.ctx else "")
@@ -281,7 +283,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _take_global_options(arguments: list[str]) -> list[str]:
+def take_global_options(arguments: list[str]) -> list[str]:
     """Obey `-chdir=DIR` and `-version` before the command; returns the rest."""
     while arguments and arguments[0].startswith("-"):
         name, equals, value = arguments[0].lstrip("-").partition("=")
@@ -312,9 +314,7 @@ def _take_global_options(arguments: list[str]) -> list[str]:
 
 def _usage_error(problem: click.UsageError) -> int:
     where = problem.ctx.command_path if problem.ctx else "nexusform"
-    # The flags are typed and documented with one dash.
-    message = problem.format_message().replace("Invalid value for '--", "Invalid value for '-", 1)
-    text = f"Error: {message}\n\nRun {where} -help for what it takes."
+    text = f"Error: {problem.format_message()}\n\nRun {where} -help for what it takes."
     _say(text)
     return 1
 

@@ -8,5 +8,5 @@ DOOR = {
         "ResourceBlock Settings Variable"
     ),
     "constants": "constant constant_flag constant_text is_constant NO_NAMES",
-    "limits": "beyond DEFAULT Limits limits_of NAMES operators_limits VARIABLE",
+    "limits": "beyond DEFAULT Limits limits_of operators_limits VARIABLE",
 }

@@ -6,6 +6,6 @@ DOOR = {
         "beside_upgrades DISMISSED DISTURBING Effect effect_clauses effect_counts effect_of EffectCount "
         "ground_of is_told LEAVING Node node_of number_of state_of told_nodes told_pools verb_of"
     ),
-    "guard_rails": "broken_limits GUARD_RAIL GUARD_RAILS guarded Limit limit_of limits_of STRANDED",
+    "guard_rails": "broken_limits GUARD_RAIL guarded Limit limit_of limits_of STRANDED",
     "pool_reason": "Coming PoolReason",
 }
