@@ -65,8 +65,10 @@ class Flag(click.Option):
 
         return complete_value(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:  # noqa: ARG002 - click's signature
-        """The flag as users write it: `-name=METAVAR`."""
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:  # noqa: ARG002 - click's signature
+        """The flag as users write it: `-name=METAVAR`; None when it is hidden."""
+        if self.hidden:
+            return None
         names = [name.lstrip("-") for name in self.opts]
         value = f"={self.metavar or 'VALUE'}"
         if self.switch:
@@ -163,6 +165,12 @@ def optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
         return Flag(_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
 
     return cast("str | None", _Declared(parameter, None))
+
+
+def ignored(name: str, *, switch: bool = False) -> Flag:
+    """Return a flag of Terraform that a command accepts, ignores and does not show in its help."""
+    kind = click.BOOL if switch else click.INT
+    return Flag([f"-{name}"], switch=switch, type=kind, hidden=True, expose_value=False)
 
 
 def in_order(meaning: str, flags: Sequence[str], *, metavar: str = "VALUE") -> tuple[tuple[str, str], ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import Flag, Record, filled, parameters_of, switch_or_text, texts
+from nexusform.cli.arguments import Flag, Record, filled, ignored, parameters_of, switch_or_text, texts
 from nexusform.diagnostics import did_you_mean
 
 if TYPE_CHECKING:  # only shells that complete load it
@@ -124,7 +124,7 @@ class Command(click.Command):
             if name == "chdir":
                 typed = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
                 raise click.UsageError(f"-chdir stands before the command: {typed} ...", ctx)
-            near = did_you_mean(f"-{name}", [f"-{known}" for known in flags])
+            near = did_you_mean(f"-{name}", [f"-{known}" for known, each in flags.items() if not each.hidden])
             raise click.UsageError(f"There is no flag -{name} here.{near}", ctx)
         if flag.switch:
             return [f"-{name}={value if equals else 'true'}"]
@@ -137,11 +137,12 @@ class Command(click.Command):
 
 
 def command(
-    name: str, record: type[Record], *, trusts: bool = True
+    name: str, record: type[Record], *, trusts: bool = True, accepts: Sequence[Flag] = ()
 ) -> Callable[[Callable[[Record], int]], Command]:
     """Make a function of an argument record a command; its docstring is the help text.
 
-    One that looks at no configuration and no state (`trusts=False`) takes no TrustFlags.
+    One that looks at no configuration and no state (`trusts=False`) takes no TrustFlags. `accepts` are flags
+    that it ignores; every command ignores -compact-warnings.
     """
 
     def make(function: Callable[[Record], int]) -> Command:
@@ -150,6 +151,7 @@ def command(
             return function(filled(record, values))
 
         parameters = [*parameters_of(record), *(parameters_of(TrustFlags) if trusts else ())]
+        parameters += [*accepts, ignored("compact-warnings", switch=True)]
         return Command(name, params=parameters, callback=callback, help=function.__doc__)
 
     return make

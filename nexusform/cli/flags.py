@@ -27,11 +27,10 @@ class ViewFlags(Struct, frozen=True, kw_only=True):
     """How messages look."""
 
     no_color: bool = switch("Without colours")
-    compact_warnings: bool = switch("Warnings as one line each, unless there are errors")
 
     def screen(self) -> Screen:
         """Where text goes."""
-        return Screen(no_color=self.no_color, compact_warnings=self.compact_warnings)
+        return Screen(no_color=self.no_color)
 
 
 class LockFlags(Struct, frozen=True, kw_only=True):

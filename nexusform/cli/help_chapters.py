@@ -11,8 +11,7 @@ _CHAPTERS: Final[Mapping[str, str]] = {
     "What to plan": "destroy refresh-only refresh target target-file exclude exclude-file replace var "
     "var-file tie-breaks",
     "What comes of it": "out sign generate-config-out detailed-exitcode fail-on",
-    "What is shown": "details placements report diff source-url json compat no-color compact-warnings "
-    "concise show-sensitive",
+    "What is shown": "details placements report diff source-url json compat no-color concise show-sensitive",
     "How it is carried out": "auto-approve resume discard fail-fast verify take-ownership parallelism input",
     "State and backend": "state lock lock-timeout backup backend-config",
     "How far configuration is trusted": "confine allow-remote limit",

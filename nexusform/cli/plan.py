@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import group, number, switch, text
+from nexusform.cli.arguments import group, ignored, switch, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import LockFlags, ViewFlags, ownership_flag, place_of, state_flag, variable_flags
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
@@ -47,10 +47,6 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     take_ownership: bool = ownership_flag()
     view: ViewFlags = group(ViewFlags)
     show_sensitive: bool = switch("Show sensitive values in reports")
-    parallelism: int | None = number(
-        "Taken for likeness with other tools; planning needs no threads", default=None
-    )
-    input: bool = switch("Taken for likeness with other tools; plan asks nothing", default=True)
 
 
 class Showing(Struct, frozen=True):
@@ -103,7 +99,7 @@ class Showing(Struct, frozen=True):
         write_reports(self.reports, subject)
 
 
-@command("plan", PlanArguments)
+@command("plan", PlanArguments, accepts=(ignored("input", switch=True), ignored("parallelism")))
 @collector_paused()  # to the end: what was planned is walked in vain while it is saved and shown, too
 def plan(arguments: PlanArguments) -> int:
     """Show what apply would change, and where every VM, binding and pod would land.

@@ -26,10 +26,9 @@ QUIET_SECONDS = 1.0
 class Screen:
     """Prints for people: warnings and results to stdout, errors to stderr."""
 
-    def __init__(self, *, no_color: bool = False, compact_warnings: bool = False) -> None:
+    def __init__(self, *, no_color: bool = False) -> None:
         self.colour = not no_color and wants_colour(os.environ, terminal=sys.stdout.isatty())
         self.error_colour = not no_color and wants_colour(os.environ, terminal=sys.stderr.isatty())
-        self.compact_warnings = compact_warnings
 
     @property
     def width(self) -> int:
@@ -86,11 +85,10 @@ class Screen:
 
         warnings = [each for each in listed if each.severity is Severity.WARNING]
         errors = [each for each in listed if each.severity is Severity.ERROR]
-        compact = self.compact_warnings and not errors
         say_warnings = self.err if aside else self.out
         told = [
             (self.err, render_diagnostics(errors, sources, self.error_colour, self.width)),
-            (say_warnings, render_diagnostics(warnings, sources, self.colour, self.width, compact)),
+            (say_warnings, render_diagnostics(warnings, sources, self.colour, self.width)),
         ]
         for say, text in reversed(told) if errors_last else told:
             if text:

@@ -156,7 +156,6 @@ class TextVoice:
             take_ownership=view.take_ownership,
             diagnostics=not (plan.denied and details),
             errors=False,
-            compact_warnings=self.screen.compact_warnings,
             registries=view.registries,
         )
         if not plan.denied:
@@ -165,7 +164,7 @@ class TextVoice:
             self.screen.out(f"\n{render_plan(plan, sources, options)}", end="")
             self.screen.diagnostics(plan.diagnostics, sources, errors_last=view.shown.terraform)
         else:
-            before, after = short_halves(plan, sources, options)
+            before, after = short_halves(plan, options)
             self.screen.out(f"\n{before}\n")
             errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
             self.screen.diagnostics(errors, sources)

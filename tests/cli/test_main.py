@@ -119,6 +119,24 @@ def test_flags_take_one_dash_or_two(capsys: pytest.CaptureFixture[str], flag: st
     assert json.loads(out)["nexusform_version"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "-input=false", "-parallelism=3", "-compact-warnings"),
+        ("plan", "-input", "-parallelism", "3"),
+        ("version", "-compact-warnings"),
+        ("state", "list", "-compact-warnings"),
+    ],
+)
+def test_flags_of_terraform_are_accepted_and_not_shown(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    _, plain, wrong = told(capsys, *(word for word in words if not word.startswith("-") and word != "3"))
+    assert told(capsys, *words)[1:] == (plain, wrong)
+    _, shown, _ = told(capsys, *words[:1], "-help")
+    assert not [flag for flag in ("-input", "-parallelism", "-compact-warnings") if flag in shown]
+
+
 def test_a_switch_can_be_turned_off(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = told(capsys, "version", "-json=false")
     assert code == 0

@@ -27,7 +27,6 @@ BEFORE = (
     "show p.plan",
     "plan -details",
     "plan -placements=all",
-    "plan -compact-warnings",
 )
 AFTER = (
     "plan",

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics import Diagnostic, Severity, has_errors
+from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.rendering.notation.colours import Painter, columns, harmless, indented, wrap
 from nexusform.source import SourceFile, Span
 from nexusform.weights import Level, level_of
@@ -28,19 +28,15 @@ def render_diagnostics(
     files: Mapping[str, SourceFile],
     colour: bool = False,
     width: int = DEFAULT_WIDTH,
-    compact_warnings: bool = False,
     *,
     terraform: bool = False,
 ) -> str:
     """All diagnostics by weight, the heaviest first, equal ones consolidated. `terraform` knows warnings and
     errors alone, and has errors last, as Terraform.
 
-    `width` is in terminal columns; 0 turns wrapping off. `compact_warnings` gives one line per
-    warning, only when there is no error. "" when there are none.
+    `width` is in terminal columns; 0 turns wrapping off. "" when there are none.
     """
     consolidated = consolidate(diagnostics)
-    if compact_warnings and consolidated and not has_errors(consolidated):
-        return _compact(diagnostics, width)
     levels = ((each, _level(each, terraform=terraform)) for each in consolidated)
     by_weight = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))
     return "".join(
@@ -196,33 +192,9 @@ def _with_note(warning: Diagnostic, similar: int) -> Diagnostic:
     return replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
 
 
-def _compact(diagnostics: Iterable[Diagnostic], width: int) -> str:
-    """A line or two per kind of warning."""
-    groups: dict[tuple[str, str], list[Diagnostic]] = {}
-    for diagnostic in diagnostics:
-        groups.setdefault((diagnostic.id, diagnostic.summary), []).append(diagnostic)
-    lines = ["Warnings:", ""]
-    for alike in groups.values():
-        for line in _compact_lines(alike):
-            lines += indented(line, 4, width)
-    lines += ["", "To see the full warning notes, run nexusform without -compact-warnings.", ""]
-    return "\n".join(lines)
-
-
 def _file(place: Span) -> str:
     """The name of a file, which may hold a line end."""
     return harmless(place.filename).replace("\n", "\\n")
-
-
-def _compact_lines(alike: Sequence[Diagnostic]) -> list[str]:
-    """Diagnostics that say the same, in two lines."""
-    lines = [f"- {harmless(alike[0].summary)}"]
-    subject = alike[0].subject
-    if subject is not None:
-        lines.append(f"  on {_file(subject)} line {subject.start.line}")
-    if len(alike) > 1:
-        lines.append(f"  (and {len(alike) - 1} more)")
-    return lines
 
 
 MAX_LINES = 12

@@ -47,7 +47,7 @@ _MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 def render_short(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
     """The whole text, with a newline at the end. `sources` are the files by name."""
-    before, after = short_halves(plan, sources, options)
+    before, after = short_halves(plan, options)
     boxes = ""
     if options.errors:
         errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
@@ -55,13 +55,13 @@ def render_short(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTex
     return _joined([before, boxes, after]) + "\n"
 
 
-def short_halves(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
+def short_halves(plan: Plan, options: PlanTextOptions) -> tuple[str, str]:
     """What stands before the boxes of errors, and what after them, without newlines at their ends."""
     report = short_report(plan, options.registries, options.placements)
     paint = Painter(options.colour)
     # What was planned up to an error may be a mere consequence of it, and would bury it.
     before = [FAILED] if report.errored else _change_parts(report, options.width, paint)
-    after = _diagnostic_parts(plan, report, sources, options, paint)
+    after = _diagnostic_parts(report, options, paint)
     if not report.errored:
         after += _closing_parts(report, options, paint)
     return _joined(before), _joined(after)
@@ -126,20 +126,10 @@ def _drift(report: ShortReport, width: int, paint: Painter) -> list[str]:
 # --- what to mind ------------------------------------------------------------------------------
 
 
-def _diagnostic_parts(
-    plan: Plan,
-    report: ShortReport,
-    sources: Mapping[str, SourceFile],
-    options: PlanTextOptions,
-    paint: Painter,
-) -> list[str]:
+def _diagnostic_parts(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
     """An entry per warning, then what held before."""
     if not options.diagnostics:
         return []
-    errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
-    if options.compact_warnings and not errors:
-        boxes = render_diagnostics(plan.diagnostics, sources, compact_warnings=True)
-        return [boxes.rstrip("\n")]
     lines = _entry_lines(report, options.width, paint)
     if lines and options.hints:
         lines += hanging("", _hint(report, options.saved_to), 2, options.width)
@@ -396,7 +386,6 @@ class PlanTextOptions(Struct, frozen=True):
     take_ownership: bool = False
     diagnostics: bool = True
     errors: bool = True
-    compact_warnings: bool = False
     registries: Registries = field(default_factory=Registries)
 
     @property

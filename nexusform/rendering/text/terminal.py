@@ -54,7 +54,6 @@ def _finding_parts(report: Report, sources: Mapping[str, SourceFile], options: P
             sources,
             colour=options.colour,
             width=options.width,
-            compact_warnings=options.compact_warnings,
             terraform=options.terraform,
         ).rstrip("\n")
 

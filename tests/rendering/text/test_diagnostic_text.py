@@ -79,17 +79,6 @@ def test_errors_are_never_consolidated(plans: SimpleNamespace) -> None:
     assert len(consolidate(same)) == 3
 
 
-def test_compact_warnings_only_without_errors(plans: SimpleNamespace) -> None:
-    warnings = samples(plans)[-3:]
-    text = render_diagnostics(warnings, plans.files, compact_warnings=True)
-    assert text.startswith(
-        "Warnings:\n\n- Value for undeclared variable\n  on main.nf.hcl line 4\n  (and 2 more)\n"
-    )
-    assert "╷" not in text
-    assert "╷" in render_diagnostics(samples(plans), plans.files, compact_warnings=True)
-    assert render_diagnostics([], {}, compact_warnings=True) == ""
-
-
 def test_long_words_and_preformatted_lines_are_kept() -> None:
     path = "x" * 100
     text = render_diagnostics(
