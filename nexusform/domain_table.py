@@ -181,7 +181,7 @@ _ALL: Final = (
             "manifests": "rendering.exports:manifests",
             "node-labels": "rendering.exports:node_labels",
         },
-        data_sources=("fleet_hub_export", "kubernetes_manifests", "fleet_cluster_request"),
+        data_sources=("fleet_hub_export", "kubernetes_manifests"),
         remarks={
             "a-fresh-schedule-would-choose-otherwise": Remark("advice", of_places=True),
             "a-real-hub-treats-this-differently": Remark("advice", "document"),

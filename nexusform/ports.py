@@ -203,7 +203,6 @@ class Kind(StrEnum):
     REMOTE_STATE = "remote_state"
     NODES = "nodes"
     HUB_EXPORT = "hub_export"
-    CLUSTER_REQUEST = "cluster_request"
 
 
 class ResourceType(Struct, frozen=True):

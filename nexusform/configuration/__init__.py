@@ -10,7 +10,7 @@ DOOR = {
     "overlooked": "listed",
     "prepared_body": "missing_argument PreparedBody Remarks",
     "reference_checks": "check_expression check_references Declaration dependencies unknown_providers",
-    "settings_block": "decode_encryption EXPERIMENTS UNENCRYPTED",
+    "settings_block": "decode_encryption UNENCRYPTED",
     "uses": "outputs_that_need",
     "value_blocks": "decode_conditions",
     "variable_values": "Assignment from_file",

@@ -26,7 +26,7 @@ from nexusform.configuration.declared.constants import (
 )
 from nexusform.configuration.declared.limits import FIXED, NAMES
 from nexusform.configuration.written import only_block, reference
-from nexusform.diagnostics import Diagnostic, did_you_mean, error, warning
+from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.language.bodies import BodySchema, content
 from nexusform.language.bodies import just_attributes as arguments_of
 from nexusform.language.syntax.nodes import Attribute, Block, Body, JsonBody, Traversal, TraverseAttribute
@@ -34,11 +34,9 @@ from nexusform.language.syntax.positions import describe
 from nexusform.source import Span
 
 SETTINGS_FACE = BodySchema(
-    attributes={"required_version": False, "sku_catalogue": False, "experimental": False},
+    attributes={"required_version": False, "sku_catalogue": False},
     blocks={"backend": ("type",), "lint": (), "encryption": (), "limits": ()},
 )
-# What may still change: data fleet_cluster_request.
-EXPERIMENTS: Final = ("cluster_request",)
 _LINT = BodySchema(attributes={"ignore": False})
 _LIMITS = BodySchema(attributes=dict.fromkeys((*NAMES, *FIXED), False))
 
@@ -73,9 +71,6 @@ def _add(settings: Settings, block: Block, problems: list[Diagnostic], *, overri
         if settings.sku_catalogue_span is not None and not override:
             problems.append(_twice("sku_catalogue", settings.sku_catalogue_span, arguments["sku_catalogue"]))
         settings = replace(settings, sku_catalogue=catalogue, sku_catalogue_span=span)
-    if "experimental" in arguments:
-        names = _experiments(arguments["experimental"], problems)
-        settings = replace(settings, experimental=settings.experimental | names)
     lint = only_block(parts.blocks, "lint", problems)
     if lint is not None:
         inner, wrong = content(lint.body, _LINT)
@@ -119,17 +114,6 @@ def _limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
             continue
         limits[name] = int(number)
     return limits
-
-
-def _experiments(attribute: Attribute, problems: list[Diagnostic]) -> frozenset[str]:
-    """What is switched on although it may still change."""
-    names = constant_texts(attribute, problems)
-    for name in names:
-        if name not in EXPERIMENTS:
-            known = f"{did_you_mean(name, EXPERIMENTS)} There is: {', '.join(EXPERIMENTS)}."
-            detail = f'There is no experiment "{name}".{known}'
-            problems.append(error("unknown-experiment", detail, attribute.expression.span))
-    return frozenset(names)
 
 
 def _twice(name: str, earlier: Span, attribute: Attribute) -> Diagnostic:

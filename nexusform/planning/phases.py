@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.address import Address
 from nexusform.demands import ClaimDemand
@@ -20,10 +19,8 @@ from nexusform.domain_table import Domain, domains
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.names.evaluation import Evaluation
-from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.preparation.prior import Prior
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.plans.plan import Disruptions, PassedOver, PlacementChange, Rollout
 from nexusform.ports import Registries
 from nexusform.state.objects import InstanceState, State
@@ -74,46 +71,30 @@ class Contribution(Struct, frozen=True):
     detail: object = None
 
 
-NOTHING = Contribution()
-
-
 class Phases(Struct, frozen=True):
     """The phases of a domain.
 
-    `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` where everything is destroyed. `answer(blocks,
-    ground, contribution, evaluation)` gives the domain's data blocks that ask what else would fit, once
-    everything has its place. `hosted(state, registries)` are the workloads of a state, `claimed(instances,
-    registries)` what they claim of storage, by the cluster's id.
+    `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` where everything is destroyed.
+    `hosted(state, registries)` are the workloads of a state, `claimed(instances, registries)` what they claim
+    of storage, by the cluster's id.
     `found_lost(prior, registries)` has a row for everything of state whose ground was found to be gone.
     """
 
     plan: Callable[[Blocks, Iterable[VmObject], Evaluation], Contribution]
     remove: Callable[[Blocks, Iterable[VmObject]], Contribution]
-    answer: Callable[[Blocks, VmWorld, Contribution, Evaluation], list[Diagnostic]]
     hosted: Callable[[State, Registries], list[HostedWorkload]]
     claimed: Callable[[Mapping[Address, InstanceState], Registries], Mapping[str, ClaimDemand]]
     found_lost: Callable[[Prior, Registries], Iterator[PlacementChange]]
 
 
-def plan_phases(
-    blocks: Blocks, ground: VmWorld, vms: Iterable[VmObject], evaluation: Evaluation
-) -> tuple[Contribution, ...]:
-    """What the domains that are named add to a plan; the diagnostics of their answers stand with the rest."""
-    contributions: list[Contribution] = []
+def plan_phases(blocks: Blocks, vms: Iterable[VmObject], evaluation: Evaluation) -> tuple[Contribution, ...]:
+    """What the domains that are named add to a plan."""
     types = _types_of(blocks)
-    asked = {block.type for block in resource_blocks(blocks.request.configuration) if block.mode == "data"}
-    for domain in _with_phases():
-        is_named = not types.isdisjoint(domain.resource_types)
-        is_asked = not asked.isdisjoint(domain.data_sources)
-        if not is_named and not is_asked:
-            continue
-        phases = _phases_of(domain)
-        made = phases.plan(blocks, vms, evaluation) if is_named else NOTHING
-        if is_asked:
-            answers = phases.answer(blocks, ground, made, evaluation)
-            made = replace(made, diagnostics=(*made.diagnostics, *answers))
-        contributions.append(made)
-    return tuple(contributions)
+    return tuple(
+        _phases_of(domain).plan(blocks, vms, evaluation)
+        for domain in _with_phases()
+        if not types.isdisjoint(domain.resource_types)
+    )
 
 
 def remove_phases(blocks: Blocks, vms: Iterable[VmObject]) -> tuple[Contribution, ...]:

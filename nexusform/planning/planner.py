@@ -155,7 +155,7 @@ def _prepared(request: PlanRequest, prior: Prior) -> _Start:
 
 def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     """Phase by phase, each on what those before it have made: racks and machines, VMs on them, fleet
-    objects and the pods that they bring, placements, and what only looks at all of it.
+    objects and the pods that they bring, placements.
     """
     order = blocks.order
     orphans = orphans_of(blocks)
@@ -170,7 +170,7 @@ def _walked(blocks: Blocks, evaluation: Evaluation) -> PlannedWorld:
     ground = vm_world(blocks)
     vms = plan_vms(order.of(VM_PHASE), orphans.with_vms, ground, blocks, evaluation)
     placed = vms.evaluation  # in which placements are known
-    contributions = plan_phases(blocks, ground, vms.objects.values(), placed)
+    contributions = plan_phases(blocks, vms.objects.values(), placed)
     for block in order.after(PLACEMENT_PHASE):
         blocks.plan_ordinary(block, placed)
     read_all_data(blocks.request.configuration, placed)

@@ -5,7 +5,6 @@ DOOR = {
     "hardware": "hardware_of_sku machine_sku_names machine_with VFS with_vfs",
     "kubelet": "edition_of KUBELET_BLOCK kubelet_of kubelet_problems NODE_RULES",
     "machine_facts": "default_facts EXPORTED_FACTS refusal_of unwell_of",
-    "nks_pools": "MOST_NODES",
     "registry": "registries RESOURCE_TYPES",
     "shared_arguments": (
         "even_control_plane id_attribute is_known joined_id memory_problems name_attribute "

@@ -234,8 +234,6 @@ USAGE = (
     "import nexus_site.lab lab",
     "export",
     "predict",
-    "report capacity",
-    "report capacity -states=nothing",
     "completion tcsh",
 )  # fmt: skip
 

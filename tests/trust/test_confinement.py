@@ -313,7 +313,6 @@ NAMED = {
     "export": ["export", "-format=az", "link"],
     "state push": ["state", "push", "link"],
     "state list": ["state", "list", "-state=link"],
-    "report capacity": ["report", "capacity", "-states=link"],
     "import -from": ["import", "-from=folder", "-generate-config-out=x.nf.hcl"],
     "reconcile": ["reconcile", "-from=folder"],
     "inventory check": ["inventory", "check", "folder"],
@@ -359,7 +358,6 @@ def test_a_path_outside_is_the_operators(
     assert run(["apply", "-auto-approve", f"-state={state}", "-confine"]) == 0
     assert run(["plan", f"-out={outside}/p", f"-state={state}", "-confine"]) == 0
     assert run(["show", f"{outside}/p", "-confine"]) == 0
-    assert run(["report", "capacity", f"-states={outside}/*.nfstate", "-confine"]) == 0
     (outside / "bare_metal_machines.json").symlink_to("machines")
     (outside / "machines").write_text("[]")
     (outside / "racks.json").write_text("[]")

@@ -230,7 +230,6 @@ class Settings(Struct, frozen=True):
     backend_type: str = "local"
     backend: Block | None = None
     ignored_rules: frozenset[str] = frozenset()
-    experimental: frozenset[str] = frozenset()
     limits: Mapping[str, int] = field(default_factory=dict)
     encryption: Encryption | None = None
     span: Span | None = None

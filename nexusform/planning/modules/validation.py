@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from nexusform.address import Address, ModuleStep
 from nexusform.configuration.declared.configuration import Condition, Configuration, Module, ResourceBlock
 from nexusform.configuration.reference_checks import check_references
-from nexusform.configuration.settings_block import EXPERIMENTS
-from nexusform.diagnostics import Diagnostic, Severity, error
+from nexusform.diagnostics import Diagnostic, Severity
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.outputs import shown_secrets
@@ -21,7 +20,7 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.names.repetition import ONCE
 from nexusform.planning.names.scope import ModuleInstance, Setting
 from nexusform.planning.names.setting import PreparedBodies, setting_for
-from nexusform.planning.preparation.order import modules, planning_order, resource_blocks
+from nexusform.planning.preparation.order import modules, planning_order
 from nexusform.planning.request import PlanRequest
 from nexusform.planning.vms.sites import vm_skus
 from nexusform.plans.plan import Mode
@@ -38,7 +37,6 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
     _, cycles = planning_order(configuration, registries.resource_types)
     if cycles:
         return [*problems, *cycles]
-    problems += _experiments(configuration, registries)
     bodies = PreparedBodies(schemas)
     setting = setting_for(request, bodies, request.state)
     setting = unknowing(setting, configuration, request.variables)
@@ -48,19 +46,6 @@ def validate(request: PlanRequest) -> list[Diagnostic]:
     for module in modules(configuration.root):
         problems += _Module(_some_instance(module), registries, bodies, evaluation, skus).problems()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
-
-
-def _experiments(configuration: Configuration, registries: Registries) -> Iterator[Diagnostic]:
-    """Data blocks that are to be switched on first."""
-    for block in resource_blocks(configuration):
-        source = registries.data_sources.get(block.type) if block.mode == "data" else None
-        name = str(source.kind) if source is not None else ""
-        if name in EXPERIMENTS and not configuration.settings.experimental:
-            detail = (
-                f"data {block.type} may still change: what it reads is alpha. To use it, write "
-                f'nexusform {{ experimental = ["{name}"] }} in the root module.'
-            )
-            yield error("experiment-is-not-switched-on", detail, block.header_span, block=block.header)
 
 
 def _known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:

@@ -4,7 +4,6 @@
 DOOR = {
     "evaluation": "Evaluation",
     "origins": "Origins",
-    "repetition": "ResourceView",
     "scope": "InstanceScope",
     "setting": (
         "key_of_question NotedFiles PlanClock PreparedBodies setting_for standing_evaluation "

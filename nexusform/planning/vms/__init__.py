@@ -7,5 +7,4 @@ DOOR = {
         "build_sites demand_for Ground inventory_of lay_ground occupy_outsiders SitePlan sku_of Thing vm_name"
     ),
     "vm_object": "left_by note_placed PLACED placed_by VmKey VmObject",
-    "vm_world": "VmWorld",
 }

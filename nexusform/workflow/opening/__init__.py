@@ -4,8 +4,7 @@
 DOOR = {
     "backend_choice": "BackendChoice open_choice refusal_of_settings",
     "elsewhere": "RemoteStates Servers",
-    "encryption": "encrypted",
-    "place": "confinement_of confining_of ENCRYPTION_VARIABLE load_configuration NO_LIMITS Place place_in",
+    "place": "confinement_of confining_of ENCRYPTION_VARIABLE load_configuration Place place_in",
     "project": "find_backend of_workspace open_project Opened Project project_with",
     "providers": "managed_objects objects_of strange_addresses",
     "stored": "read_stored state_digest Stored",

@@ -6,6 +6,6 @@ DOOR = {
         "change_state ChangedState decode_pushed exists move parse_patterns push read_state remove "
         "Session StateChange unrelated untaint verify"
     ),
-    "state_history": "earlier_versions read_history rollback Version",
+    "state_history": "read_history rollback Version",
     "workspaces": "delete list_workspaces make select Workspaces",
 }

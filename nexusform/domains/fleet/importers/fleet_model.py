@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field, json
 
 from nexusform.domains.fleet.scheduling.bindings import Health, PlacementType, Policy, ResourceUsage
-from nexusform.domains.fleet.scheduling.cluster_requests import ClusterRequest
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.rollout import RollingUpdate
 from nexusform.domains.fleet.scheduling.staged import RunState, Stage
@@ -273,5 +272,4 @@ FleetObject: TypeAlias = (
     | FleetStrategy
     | FleetRun
     | FleetApproval
-    | ClusterRequest
 )

@@ -1,6 +1,4 @@
-"""Phases 5 and 6 of a plan: members, hub objects and the pods that they bring, then placements; and what is
-asked once everything has its place.
-"""
+"""Phases 5 and 6 of a plan: members, hub objects and the pods that they bring, then placements."""
 
 from __future__ import annotations
 
@@ -11,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics import Diagnostic
-from nexusform.domains.fleet.planning.cluster_requests import answer_cluster_requests
 from nexusform.domains.fleet.planning.left_out import (
     forgotten_and_lost,
     found_lost_rows,
@@ -36,7 +33,6 @@ from nexusform.planning.names.evaluation import Evaluation
 from nexusform.planning.phases import Contribution, Instances, Phases
 from nexusform.planning.preparation.order import resource_blocks
 from nexusform.planning.vms.vm_object import VmObject
-from nexusform.planning.vms.vm_world import VmWorld
 from nexusform.plans.plan import PlacementChange
 from nexusform.ports import Kind
 
@@ -123,22 +119,4 @@ def _pod_rows(pods: PodPhase, *, want_rejected: bool) -> Iterator[PlacementChang
         yield replace(row, rejected=()) if row.rejected and not want_rejected else row
 
 
-def _answer(
-    blocks: Blocks, ground: VmWorld, contribution: Contribution, evaluation: Evaluation
-) -> list[Diagnostic]:
-    """Clusters that the fleet asks for."""
-    request = blocks.request
-    sources = request.registries.data_sources
-    asking = [
-        block
-        for block in resource_blocks(request.configuration)
-        if block.mode == "data" and sources[block.type].kind is Kind.CLUSTER_REQUEST
-    ]
-    if not asking:
-        return []
-    fleet = contribution.detail
-    members = fleet.outcome.roster.members if isinstance(fleet, PlannedFleet) else ()
-    return answer_cluster_requests(asking, request, evaluation, ground, members)
-
-
-PHASES: Final = Phases(_plan, _remove, _answer, hosted_in_state, claimed_in_state, found_lost_rows)
+PHASES: Final = Phases(_plan, _remove, hosted_in_state, claimed_in_state, found_lost_rows)

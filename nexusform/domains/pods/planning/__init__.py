@@ -7,7 +7,7 @@ DOOR = {
     "disruptions": "as_stated",
     "elsewhere": "data_blocks read_by read_elsewhere",
     "hosted": "claimed_in_state hosted_in_state",
-    "nodes": "cluster_attributes node_of NodeCluster standing_clusters total_of",
+    "nodes": "cluster_attributes node_of NodeCluster standing_clusters",
     "observed": "bind Elsewhere ObservedCluster stand_where_seen unknown_observed",
     "phase": "PodDecision PodPhase",
     "rows": "PodNote read_note REASONS volumes_of",

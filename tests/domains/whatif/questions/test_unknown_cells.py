@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from nexusform.demands import PoolDemand, VmDemand
 from nexusform.domains.whatif.questions.capacity import MixPart, find_capacity
-from nexusform.domains.whatif.questions.capacity_report import room_of
 from nexusform.planning.conclusion.room_left import OccupiedSite, headroom
 from nexusform.planning.vms.sites import SitePlan, demand_for
 from nexusform.scheduling.catalogue import CATALOGUES
@@ -118,10 +117,6 @@ def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval,
         yield f"zone {here.zone}", here.now, there.now
     yield "left over", seen.rest_vcpus, true.rest_vcpus
     yield "left over GiB", seen.rest_memory_gib, true.rest_memory_gib
-    blind, truth = room_of(view(site, site.blind)), room_of(view(site, site.truth))
-    for name in ("used", "free", "closed", "stranded"):
-        yield f"cells {name}", getattr(blind, name), getattr(truth, name)
-    assert blind.taken == truth.taken
     yield from _headroom(site, sku, draw.randint(1, 30))
     for before, after in zip(
         site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True
