@@ -46,7 +46,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     `explains`: what `explain` asks about objects of its types (`Explainer`). `shows`: types to what `show`
     prints of them instead of attributes (cli/show.py). `adopts`: what `import -from=` may name, DIR for any
     directory, to what takes that over (workflow/runs/importing.py). `reconciles`: what `reconcile -from=`
-    may name to what compares state with it (cli/reconciling.py). `remarks`: its diagnostics by their ids,
+    may name to what compares state with it (cli/reconciling.py). `simulates`: questions of `simulate` to what
+    asks all sites (domains/whatif/cli/simulate.py). `remarks`: its diagnostics by their ids,
     where the engine must know more of one than that it is an error or a warning.
     """
 
@@ -68,6 +69,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     shows: Mapping[str, str] = field(default_factory=dict)
     adopts: Mapping[str, str] = field(default_factory=dict)
     reconciles: Mapping[str, str] = field(default_factory=dict)
+    simulates: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, Remark] = field(default_factory=dict)
 
     def target(self, name: str) -> str:
@@ -252,6 +254,7 @@ _ALL: Final = (
         what="Many sites as data: one folded plan, waves, workers",
         uses=("azure", "whatif"),
         rim=("workflow", "engines", "cli"),
+        simulates={"failure": "cli.ask:simulate_failure"},
     ),
     Domain(
         name="remote_state",

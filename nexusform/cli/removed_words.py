@@ -13,6 +13,8 @@ REMOVED_COMMANDS: Final[Mapping[str, str]] = {
     "refresh": "nexusform apply -refresh-only",
     "report": "nexusform simulate capacity",
     "report capacity": "nexusform simulate capacity",
+    "sites certainty": "nexusform sites status -tie-breaks=1000",
+    "sites failure": "nexusform simulate failure -site=*",
     "state lock": "nexusform force-unlock ID",
     "state lock break": "nexusform force-unlock ID",
     "state lock list": "nexusform force-unlock ID",

@@ -21,6 +21,19 @@ Golden = Callable[[str, str], None]
 STATE = Path(__file__).parents[3] / "state" / "nexus-document.nfstate"
 
 
+@pytest.fixture
+def lose_racks(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs `nexusform simulate failure ...`: the exit code, stdout and stderr."""
+
+    def failure(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(["simulate", "failure", *words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return failure
+
+
 def answers(command: Command, *words: str) -> dict[str, Any]:
     _, out, err = command(*words, "-format=json")
     assert out, err
@@ -33,7 +46,9 @@ def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
 ) -> None:
     fleet()
     monkeypatch.setattr(fleet_questions, "RUNS_OF_A_PART", 20)
-    document = answers(command, "certainty", "-runs=100", "-site=par1")
+    _, out, err = command("status", "-tie-breaks=100", "-site=par1", "-json")
+    assert err == ""
+    document = json.loads(out)
     monkeypatch.chdir("site")
     assert run(["plan", "-var=name=par1", "-tie-breaks=100", "-report=json:../p.json"]) == 0
     plan = json.loads(Path("../p.json").read_text())
@@ -44,49 +59,59 @@ def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
     }
     in_parts = {
         each["name"].partition(":")[2]: [each["machine"], each["rack"], each["rack_count"]]
-        for each in document["sites"][0]["findings"]
+        for each in document["certainty"][0]["findings"]
     }
     assert in_parts == in_plan
     assert in_plan
 
 
-def test_what_people_read(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_what_people_read(fleet: Fleet, command: Command, lose_racks: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {"workers": 3}, "par3": {"wokers": 3}})
-    code, certainty, err = command("certainty", "-runs=50")
+    code, certainty, err = command("status", "-tie-breaks=50")
     assert (code, err) == (1, "")
-    code, before, _ = command("failure", "-site=par1")
+    code, before, _ = lose_racks("-site=par?")
     assert code == 1
     fleet({"par1": {}, "par2": {"workers": 3}})
     command("plan", "-out=f.nfsites")
     assert command("apply", "f.nfsites")[0] == 0
-    code, failure, _ = command("failure")
+    code, failure, _ = lose_racks("-site=*")
     assert code == 2
     golden("questions.txt", f"{certainty}\n{before}\n{failure}")
 
 
-def test_racks_are_shared_out_and_come_back_in_their_order(fleet: Fleet, command: Command) -> None:
+def test_racks_are_shared_out_and_come_back_in_their_order(
+    fleet: Fleet, command: Command, lose_racks: Command
+) -> None:
     fleet({"par1": {"racks": 5}})
     command("plan", "-out=f.nfsites")
     command("apply", "f.nfsites")
-    document = answers(command, "failure", "-site=par1")
+    document = answers(lose_racks, "-site=par*")
     assert [each["name"] for each in document["sites"][0]["findings"]] == [
         f"par1/rack{number}" for number in range(1, 6)
     ]
-    assert run(["sites", "failure", "-workers=2", "-site=par1", "-report=json:two.json"]) == 2
+    assert lose_racks("-workers=2", "-site=par*", "-report=json:two.json")[0] == 2
     assert json.loads(Path("two.json").read_text()) == document
+
+
+def test_flags_of_one_site_do_not_go_with_many(fleet: Fleet, lose_racks: Command) -> None:
+    fleet()
+    code, _, err = lose_racks("-site=*", "-plan=p")
+    assert (code, "go with one site, not with -site=*" in err) == (1, True)
+    code, _, err = lose_racks("-site=par1", "-workers=2")
+    assert (code, "-engine, -workers and -allow-source go with -site=*" in err) == (1, True)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_cluster_answers_the_same(fleet: Fleet) -> None:
+def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
     distributed = pytest.importorskip("distributed")
     fleet({"par1": {}, "par2": {"workers": 3}})
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
         engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
-        assert run(["sites", "certainty", "-runs=300", engine, "-report=json:dask.json"]) == 0
-    assert run(["sites", "certainty", "-runs=300", "-workers=1", "-report=json:one.json"]) == 0
-    assert Path("dask.json").read_bytes() == Path("one.json").read_bytes()
+        of_dask = command("status", "-tie-breaks=300", engine, "-json")
+    assert of_dask == command("status", "-tie-breaks=300", "-workers=1", "-json")
+    assert of_dask[0] == 0
 
 
 def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> None:
@@ -102,7 +127,7 @@ def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> N
 
 def test_mistakes_of_a_question(fleet: Fleet, command: Command) -> None:
     fleet()
-    code, _, err = command("certainty", "-runs=150")
+    code, _, err = command("status", "-tie-breaks=150")
     assert (code, "a multiple of it" in err) == (1, True)
     code, _, err = command("replay")
     assert (code, "Say what to compare with" in err) == (1, True)

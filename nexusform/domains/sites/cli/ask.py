@@ -1,4 +1,4 @@
-"""`nexusform sites certainty`, `failure` and `replay`: questions to all sites, on an engine's workers."""
+"""`nexusform sites replay` and `simulate failure -site=*`: questions to all sites, on an engine's workers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.answers import Answer, AnswerFormFlags, tell
-from nexusform.cli.arguments import group, number, text
+from nexusform.cli.answers import Answer, AnswerFlags, AnswerFormFlags, tell
+from nexusform.cli.arguments import group, text
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.cli.interrupts import graceful_interrupts
 from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
-from nexusform.domains.sites.rendering.findings import findings_document, findings_outline
+from nexusform.domains.sites.engines.choice import PROCESSES
+from nexusform.domains.sites.rendering.findings import findings_document, findings_outline, unasked_sites
 from nexusform.domains.sites.types.definition import FILE_NAME
-from nexusform.domains.sites.types.work import Asked, Question, Status
-from nexusform.domains.sites.workflow import fleet_questions
+from nexusform.domains.sites.types.work import Asked, Question
 from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet, selected
 from nexusform.domains.sites.workflow.fleet_questions import ask_fleet
+from nexusform.domains.whatif.cli.simulate import FailureArguments
 
 
 class WhomFlags(Struct, frozen=True, kw_only=True):
@@ -27,23 +28,6 @@ class WhomFlags(Struct, frozen=True, kw_only=True):
     selection: SelectionFlags = group(SelectionFlags)
     sources: SourceFlags = group(SourceFlags)
     engine: EngineFlags = group(EngineFlags)
-
-
-class CertaintyArguments(Struct, frozen=True, kw_only=True):
-    """What `sites certainty` takes."""
-
-    runs: int = number("How many tie-breaks are repeated for each site", default=1000, at_least=10)
-    whom: WhomFlags = group(WhomFlags)
-    answer: AnswerFormFlags = group(AnswerFormFlags)
-    view: ViewFlags = group(ViewFlags)
-
-
-class FailureArguments(Struct, frozen=True, kw_only=True):
-    """What `sites failure` takes."""
-
-    whom: WhomFlags = group(WhomFlags)
-    answer: AnswerFormFlags = group(AnswerFormFlags)
-    view: ViewFlags = group(ViewFlags)
 
 
 class ReplayArguments(Struct, frozen=True, kw_only=True):
@@ -59,27 +43,16 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
     view: ViewFlags = group(ViewFlags)
 
 
-@command("certainty", CertaintyArguments)
-def certainty(arguments: CertaintyArguments) -> int:
-    """Plan every site, and repeat the tie-breaks of its placements often: how sure its VMs' places are.
-
-    The tie-breaks of a site are shared out among the workers. Exit code 1 when a site cannot be planned.
-    """
-    runs = arguments.runs
-    part = fleet_questions.RUNS_OF_A_PART
-    if runs > part and runs % part:
-        raise click.UsageError(f"-runs above {part} are a multiple of it, not {runs}.")
-    return _asked(Question(Asked.CERTAINTY, runs=runs), arguments)
-
-
-@command("failure", FailureArguments)
-def failure(arguments: FailureArguments) -> int:
-    """Lose each rack of every site, one at a time, on what states have: what is down, and what comes back.
-
-    The racks of a site are shared out among the workers. Exit code 2 when a control plane loses its quorum,
-    a pool has no node left or a node fits nowhere else, 1 when a site cannot be asked.
-    """
-    return _asked(Question(Asked.FAILURE), arguments)
+def simulate_failure(arguments: FailureArguments) -> int:
+    """Lose each rack of the sites that `-site` matches, one at a time; return the exit code."""
+    if arguments.answer.plan or arguments.state or arguments.variables:
+        raise click.UsageError("-plan, -state and variables go with one site, not with -site=*.")
+    whom = WhomFlags(
+        selection=SelectionFlags(site=(arguments.site,), wave=""),
+        sources=SourceFlags(allow_source=arguments.allow_source),
+        engine=EngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
+    )
+    return _asked(Question(Asked.FAILURE), whom, arguments.answer, arguments.view)
 
 
 @command("replay", ReplayArguments)
@@ -92,12 +65,12 @@ def replay(arguments: ReplayArguments) -> int:
         raise click.UsageError("Say what to compare with: -from=DIR, SITE in it being the site's name.")
     is_directory = arguments.source != "azure"
     source = os.path.abspath(arguments.source) if is_directory else arguments.source  # noqa: PTH100
-    return _asked(Question(Asked.REPLAY, source=source), arguments)
+    return _asked(Question(Asked.REPLAY, source=source), arguments.whom, arguments.answer, arguments.view)
 
 
-def _asked(question: Question, arguments: CertaintyArguments | FailureArguments | ReplayArguments) -> int:
+def _asked(question: Question, whom: WhomFlags, flags: AnswerFlags | AnswerFormFlags, view: ViewFlags) -> int:
     """Ask all sites, and tell what they answer."""
-    screen, whom = arguments.view.screen(), arguments.whom
+    screen = view.screen()
     if not whom.engine.usable(screen):
         return 1
     opened = open_fleet(place_of(), FleetTerms(allowed_sources=whom.sources.allow_source))
@@ -114,6 +87,5 @@ def _asked(question: Question, arguments: CertaintyArguments | FailureArguments 
         answers = ask_fleet(opened, names, engine, question, interrupts.stopping)
     outline = findings_outline(question.asked, answers)
     document = findings_document(question.asked, answers)
-    code = tell(Answer(question.asked.value, FILE_NAME, outline, document), arguments.answer, screen)
-    unasked = any(answer.status in (Status.REFUSED, Status.SKIPPED, Status.FAILED) for answer in answers)
-    return 1 if unasked else code
+    code = tell(Answer(question.asked.value, FILE_NAME, outline, document), flags, screen)
+    return 1 if unasked_sites(answers) else code

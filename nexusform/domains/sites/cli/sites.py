@@ -11,8 +11,6 @@ COMMANDS: Final[dict[str, Entry]] = {
     "sign": Entry("nexusform.domains.sites.cli.sign:sign", "Sign a plan of sites that was approved"),
     "apply": Entry("nexusform.domains.sites.cli.apply:apply", "Apply a plan of sites, wave by wave"),
     "status": Entry("nexusform.domains.sites.cli.status:status", "What the states of all sites say"),
-    "certainty": Entry("nexusform.domains.sites.cli.ask:certainty", "How sure the places of all VMs are"),
-    "failure": Entry("nexusform.domains.sites.cli.ask:failure", "What the loss of each rack does"),
     "replay": Entry("nexusform.domains.sites.cli.ask:replay", "Whether the rule explains where VMs are"),
 }
 

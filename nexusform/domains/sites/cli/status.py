@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import group, switch
+from nexusform.cli.arguments import group, number, switch
 from nexusform.cli.commands import command
 from nexusform.cli.flags import ViewFlags, place_of
 from nexusform.cli.interrupts import graceful_interrupts
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.domains.sites.cli.flags import EngineFlags, SelectionFlags, SourceFlags
+from nexusform.domains.sites.rendering.findings import unasked_sites
 from nexusform.domains.sites.rendering.status import status_document, status_outline
-from nexusform.domains.sites.types.work import Status
+from nexusform.domains.sites.types.work import Asked, Question, Status
 from nexusform.domains.sites.workflow.fleet_planning import FleetTerms, open_fleet, selected
+from nexusform.domains.sites.workflow.fleet_questions import RUNS_OF_A_PART, ask_fleet
 from nexusform.domains.sites.workflow.fleet_status import fleet_status
 from nexusform.domains.sites.workflow.undeclared import remember_states, undeclared_sites
 from nexusform.rendering.answers.outline import outline_text
@@ -24,6 +27,11 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
     """What `sites status` takes."""
 
     as_json: bool = switch("As one JSON document", flag="json")
+    tie_breaks: int = number(
+        "Plan every site with so many tie-breaks: how certain the places of its VMs are",
+        default=0,
+        at_least=0,
+    )
     selection: SelectionFlags = group(SelectionFlags)
     sources: SourceFlags = group(SourceFlags)
     engine: EngineFlags = group(EngineFlags)
@@ -34,9 +42,13 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
 def status(arguments: StatusArguments) -> int:
     """Say of every site what its state says: applied, begun and not ended, or nothing yet.
 
-    States are read as they are at this moment, without their locks. Exit code 1 when one cannot be read,
-    or an apply of a site did not come to its end.
+    States are read as they are at this moment, without their locks. -tie-breaks plans the sites besides, and
+    shares the tie-breaks of a site out among the workers. Exit code 1 when a state cannot be read, an apply
+    of a site did not come to its end, or a site cannot be planned.
     """
+    runs = arguments.tie_breaks
+    if runs > RUNS_OF_A_PART and runs % RUNS_OF_A_PART:
+        raise click.UsageError(f"-tie-breaks above {RUNS_OF_A_PART} are a multiple of it, not {runs}.")
     screen = arguments.view.screen()
     if not arguments.engine.usable(screen):
         return 1
@@ -54,11 +66,15 @@ def status(arguments: StatusArguments) -> int:
         if engine is None:
             return 1
         plan = fleet_status(opened, names, engine, interrupts.stopping)
+        question = Question(Asked.CERTAINTY, runs=runs)
+        answers = ask_fleet(opened, names, engine, question, interrupts.stopping) if runs else []
     remember_states(opened, place_of(), (site.answer for site in plan.sites))
     plan = replace(plan, undeclared=undeclared)
     if arguments.as_json:
-        write_to_stdout(json_bytes(status_document(plan)) + b"\n", "json")
+        write_to_stdout(json_bytes(status_document(plan, answers)) + b"\n", "json")
     else:
-        screen.out(outline_text(status_outline(plan), colour=screen.colour, width=screen.width), end="")
+        screen.out(
+            outline_text(status_outline(plan, answers), colour=screen.colour, width=screen.width), end=""
+        )
     bad = plan.of_status(Status.REFUSED, Status.FAILED)
-    return 1 if bad or len(plan.sites) < len(names) else 0
+    return 1 if bad or unasked_sites(answers) or len(plan.sites) < len(names) else 0

@@ -14,7 +14,7 @@ from nexusform.words import counted, form
 
 _MOST_ROWS: Final = 40
 _TITLES: Final[Mapping[Asked, str]] = {
-    Asked.CERTAINTY: "How sure the plans of {} are",
+    Asked.CERTAINTY: "Certainty of the plans of {}",
     Asked.FAILURE: "Each rack of {} lost, one at a time",
     Asked.REPLAY: "{} placed once more",
 }
@@ -25,7 +25,7 @@ Line = tuple[tuple[str, ...], bool]
 def findings_outline(asked: Asked, answers: Sequence[Answer]) -> Outline:
     """A verdict over all sites, and a row for those that answer alike."""
     told = [answer for answer in answers if answer.status not in _BAD]
-    unasked = [answer for answer in answers if answer.status in _BAD]
+    unasked = unasked_sites(answers)
     verdict = _VERDICTS[asked](told) if told else "Nothing was found out."
     if unasked:
         verdict = f"{verdict.rstrip('.')}; {counted(len(unasked), 'site')} could not be asked."
@@ -35,6 +35,11 @@ def findings_outline(asked: Asked, answers: Sequence[Answer]) -> Outline:
         sections.append(_table(asked, told))
     title = _TITLES[asked].format(counted(len(answers), "site"))
     return Outline(title, verdict, bad, (), tuple(sections))
+
+
+def unasked_sites(answers: Iterable[Answer]) -> list[Answer]:
+    """Select the answers of sites that could not be asked."""
+    return [answer for answer in answers if answer.status in _BAD]
 
 
 _ANSWER: Final = Form(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from nexusform.domains.sites.rendering.findings import findings_document, findings_outline, unasked_sites
 from nexusform.domains.sites.rendering.names import names_text
 from nexusform.domains.sites.rendering.summary import reasons_of
 from nexusform.domains.sites.rendering.undeclared import undeclared_document, undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.work import Status
+from nexusform.domains.sites.types.work import Answer, Asked, Status
 from nexusform.json_forms import Form
 from nexusform.rendering.answers.outline import Outline, Row, Section, Table
 from nexusform.words import counted
@@ -21,8 +23,8 @@ _WORDS = {
 }
 
 
-def status_outline(plan: FleetPlan) -> Outline:
-    """The figures by wave, and what is wrong."""
+def status_outline(plan: FleetPlan, certainty: Sequence[Answer] = ()) -> Outline:
+    """The figures by wave, and what is wrong; the certainty of placements where sites were asked for it."""
     bad = plan.of_status(Status.REFUSED, Status.FAILED)
     sections = []
     if bad:
@@ -43,8 +45,12 @@ def status_outline(plan: FleetPlan) -> Outline:
     ]
     if plan.undeclared:
         figures_text.append(f"{len(plan.undeclared):,} no longer declared")
+    unasked = unasked_sites(certainty)
+    if certainty:
+        outline = findings_outline(Asked.CERTAINTY, certainty)
+        sections += (Section(outline.title, (outline.verdict,)), *outline.sections)
     title = f"States of {counted(len(plan.sites), 'site')}"
-    return Outline(title, f"{', '.join(figures_text)}.", bool(bad), (), tuple(sections))
+    return Outline(title, f"{', '.join(figures_text)}.", bool(bad or unasked), (), tuple(sections))
 
 
 _SITE: Final = Form(
@@ -53,10 +59,13 @@ _SITE: Final = Form(
 )
 
 
-def status_document(plan: FleetPlan) -> dict[str, Any]:
+def status_document(plan: FleetPlan, certainty: Sequence[Answer] = ()) -> dict[str, Any]:
     """The same for machines."""
-    return {
+    document = {
         "format_version": "1.0",
         "sites": [_SITE(site) for site in plan.sites],
         "undeclared": undeclared_document(plan.undeclared),
     }
+    if certainty:
+        document["certainty"] = findings_document(Asked.CERTAINTY, certainty)["sites"]
+    return document

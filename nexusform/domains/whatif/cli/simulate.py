@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from msgspec import Struct
@@ -13,6 +13,7 @@ from nexusform.cli.arguments import group, number, optional_choice, positionals,
 from nexusform.cli.commands import Entry, LazyGroup, command
 from nexusform.cli.flags import ViewFlags, place_of, state_flag, variable_flags
 from nexusform.diagnostics import Diagnostic, Refused
+from nexusform.domain_table import Loaded, targets_of_domains
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.domains.whatif.workflow.simulate import AskedWorld, located_in, open_world
@@ -257,13 +258,24 @@ def _hops(chosen: Sequence[tuple[SiteView, Cluster]], to: str, world: AskedWorld
     return Answer("kubernetes-upgrade", world.origin, outline, upgrade_path_document(path))
 
 
+# By question; each takes the arguments of its command and returns the exit code.
+SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = Loaded(targets_of_domains("simulates"))
+
+
 class FailureArguments(Struct, frozen=True, kw_only=True):
     """What `simulate failure` takes: exactly one of the four scopes."""
 
     machine: str = text("This machine is lost", metavar="ID")
     rack: str = text("This rack is lost", metavar="ID")
     cluster: str = text("This cluster is lost", metavar="ID")
-    site: str = text("This site is lost", metavar="ID")
+    site: str = text("This site is lost; with * or ?: each rack of these sites, in turn", metavar="ID|GLOB")
+    engine: str = text("For many sites: processes of this machine, or dask://HOST:PORT", metavar="ENGINE")
+    workers: int = number(
+        "For many sites: how many worker processes; as many as cores when 0", default=0, at_least=0
+    )
+    allow_source: tuple[str, ...] = texts(
+        "For many sites: let sources lead below this directory", metavar="DIR"
+    )
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -274,11 +286,17 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
 def failure(arguments: FailureArguments) -> int:
     """Lose a machine, a rack, a cluster or a site: what is down, what is left, what comes back where.
 
-    Exit code 2 when a control plane loses its quorum, a pool has no node left, or a node fits nowhere else.
+    -site=* reads nexusform.sites.hcl and loses each rack of every site, one at a time. Exit code 2 when a
+    control plane loses its quorum, a pool has no node left, or a node fits nowhere else, 1 when a site cannot
+    be asked.
     """
     lost = [name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name]
     if len(lost) != 1:
         raise click.UsageError("Name what is lost by exactly one of -machine, -rack, -cluster and -site.")
+    if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
+        return SITE_QUESTIONS["failure"](arguments)
+    if arguments.engine or arguments.workers or arguments.allow_source:
+        raise click.UsageError("-engine, -workers and -allow-source go with -site=*.")
 
     def question(view: WorldView, world: AskedWorld) -> Answer:
         from nexusform.domains.whatif.rendering.failure_outline import FAILURE, failure_outline
