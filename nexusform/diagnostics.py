@@ -198,6 +198,12 @@ def error(kind: str, detail: str = "", subject: Span | None = None, **more: Any)
     return diagnostic(Severity.ERROR, kind, detail, subject, **more)
 
 
+def development_file(name: str, action: str) -> Diagnostic:
+    """Return the error for a file that a version before the first release wrote; `action` is what to do."""
+    detail = f"{name} was written by a development version of nexusform; {action}."
+    return error("development-version-file", detail)
+
+
 def warning(kind: str, detail: str = "", subject: Span | None = None, **more: Any) -> Diagnostic:
     """A warning, as `diagnostic` makes it."""
     return diagnostic(Severity.WARNING, kind, detail, subject, **more)

@@ -2,10 +2,6 @@
 
 The shape is that of OpenTofu's state version 4 with names of its own at the top. Equal states give equal
 bytes: resources by module, mode, type and name, instances by key, values sorted.
-
-Documents of older versions are brought up to date, one function per step. A step takes the whole document
-as plain data and gives a new one of the next version; it must not look at anything else. To change the
-format: raise CURRENT and add the step from the version before to UPGRADES.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from nexusform.address import (
     module_text,
     parse_pattern,
 )
-from nexusform.diagnostics import Diagnostic, Problem, error
+from nexusform.diagnostics import Diagnostic, Problem, development_file, error
 from nexusform.plain_data import ConversionProblem, Path, from_plain
 from nexusform.schema import BlockSchema
 from nexusform.state import json_text
@@ -51,11 +47,13 @@ from nexusform.state.objects import InstanceState, ObjectState, OutputState, Sta
 from nexusform.value_types import Type, type_from_json, type_to_json
 
 FORMAT: Final = "nexusform"
+KIND: Final = "state"
 _SHOWN: Final = 20
 _MANY: Final = 50  # objects of a resource
 
 _DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
     "format": MemberRule(is_text, "a string", required=True),
+    "kind": MemberRule(is_text, "a string", required=True),
     "version": MemberRule(is_count, "a whole number", required=True),
     "nexusform_version": MemberRule(is_text, "a string"),
     "serial": MemberRule(is_count, "a whole number from 0", required=True),
@@ -87,12 +85,9 @@ _OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
 
 
 # --- writing -----------------------------------------------------------------------------------
-Step: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 _Conforms: TypeAlias = Callable[[BlockSchema, Mapping[str, Any]], bool]
 Arranging: TypeAlias = Callable[[Mapping[str, Any]], Any]  # members to what is written as an object
 CURRENT: Final = 1
-# The version that a step starts from -> the step to the next one. Version 1 is the first.
-UPGRADES: Final[Mapping[int, Step]] = {}
 
 
 def encode(state: State) -> bytes:
@@ -109,6 +104,7 @@ def plain_document(state: State) -> dict[str, Any]:
 def _document(state: State, arranged: Arranging) -> dict[str, Any]:
     return {
         "format": FORMAT,
+        "kind": KIND,
         "version": CURRENT,
         "nexusform_version": state.nexusform_version,
         "serial": state.serial,
@@ -193,14 +189,10 @@ def from_plain_document(document: Any, name: str) -> tuple[State | None, list[Di
 def _read(
     document: Any, name: str, schemas: Mapping[str, BlockSchema], text: Callable[[], bytes]
 ) -> tuple[State | None, list[Diagnostic]]:
-    """The state of a document of any version; `text` is asked for where mistakes are to be placed in it."""
+    """The state of a document; `text` is asked for where mistakes are to be placed in it."""
     refusal = _refuse_foreign(document, name)
     if refusal is not None:
         return None, [refusal]
-    version = document["version"]
-    document = upgrade(document, version)
-    if document is None:
-        return None, [_unsupported(version, name)]
     reader = _StateReader(schemas)
     state = reader.state(document)
     return state, _explain(reader.mistakes, text(), name) if reader.mistakes else []
@@ -229,6 +221,10 @@ def _refuse_foreign(document: Any, name: str) -> Diagnostic | None:
         format_name = document.get("format")
         said = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
         return _foreign(name, f'{said}, where a state says "{FORMAT}".')
+    if "kind" not in document:
+        return development_file(name, "import the resources again")
+    if document["kind"] != KIND:
+        return _foreign(name, f'Its "kind" is not "{KIND}".')
     version = document.get("version")
     if not is_count(version) or version == 0:
         return _foreign(name, 'Its "version" is not a whole number from 1.')
@@ -245,11 +241,6 @@ def _refuse_foreign(document: Any, name: str) -> Diagnostic | None:
 
 def _foreign(name: str, why: str) -> Diagnostic:
     return error("not-a-nexusform-state", f"{name} cannot be used. {why}")
-
-
-def _unsupported(version: int, name: str) -> Diagnostic:
-    detail = f"{name} is of version {version} of the format, which this nexusform no longer reads."
-    return error("state-of-an-old-version", detail)
 
 
 def _way_out(name: str) -> str:
@@ -433,18 +424,3 @@ def read_type(data: Any) -> Type | None:
         return type_from_json(data)
     except (ValueError, TypeError, RecursionError):
         return None
-
-
-def upgrade(
-    document: dict[str, Any],
-    version: int,
-    steps: Mapping[int, Step] = UPGRADES,
-    current: int = CURRENT,
-) -> dict[str, Any] | None:
-    """The document as the current version has it, or None when no steps lead there."""
-    for number in range(version, current):
-        step = steps.get(number)
-        if step is None:
-            return None
-        document = step(document) | {"version": number + 1}
-    return document

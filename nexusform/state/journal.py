@@ -15,13 +15,15 @@ from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import asdict
 
 from nexusform.address import Address, AddressProblem, parse_address
-from nexusform.diagnostics import Diagnostic, error
+from nexusform.diagnostics import Diagnostic, development_file, error
 from nexusform.state import json_text
 from nexusform.state.codec import output_members, read_output
 from nexusform.state.object_codec import OBJECT_RULES, check_members, object_from_members, object_members
 from nexusform.state.objects import InstanceState, ObjectState, OutputState
 
-_HEAD: Final = b'{"check":"'
+VERSION: Final = 1
+_HEAD: Final = b'{"journal":%d,"digest":"' % VERSION
+_OF_DEVELOPMENT: Final = b'{"check":"'  # begins the lines of journals before the first release
 _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
 NO_STEP: Final = -1  # the number of what is no step of a plan
@@ -164,7 +166,7 @@ class _IntentLine(_Line, frozen=True, tag="intent"):
     creation: _Count
     planned: _Members | None
     deposed: str
-    number: int = NO_STEP  # journals of an older nexusform have none
+    number: int
 
 
 class _InstanceMembers(TypedDict):
@@ -177,7 +179,7 @@ class _DoneLine(_Line, frozen=True, tag="done"):
     creation: _Count
     instance: _InstanceMembers | None
     error: str
-    number: int = NO_STEP
+    number: int
 
 
 class _MovedLine(_Line, frozen=True, tag="moved"):
@@ -202,7 +204,7 @@ class _PlannedLine(_Line, frozen=True, tag="planned"):
 class _ProgressLine(_Line, frozen=True, tag="progress"):
     done: list[_Count]
     ended: bool
-    under_way: list[tuple[_Count, str]] = field(default_factory=list)
+    under_way: list[tuple[_Count, str]]
 
 
 class _UnderWayLine(_Line, frozen=True, tag="under_way"):
@@ -285,6 +287,8 @@ def read(lines: Iterable[bytes], name: str = "the journal") -> tuple[list[Record
     records: list[Record] = []
     problems: list[Diagnostic] = []
     rows = list(lines)
+    if any(line.startswith(_OF_DEVELOPMENT) for line in rows):
+        return [], [development_file(name[:1].upper() + name[1:], "import the resources again")]
     with json_text.collector_paused():
         for number, line in enumerate(rows, start=1):
             record = _decode(line)

@@ -229,7 +229,7 @@ def test_push_of_what_is_no_file_is_told(file: str, said: str, capsys: pytest.Ca
 
 
 def test_push_names_what_is_wrong_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("mine.json").write_text('{"format": "nexusform",\n "version": 1, "resources": 3}')
+    Path("mine.json").write_text('{"format": "nexusform", "kind": "state",\n "version": 1, "resources": 3}')
     assert run(["state", "push", "mine.json"]) == 1
     shown = capsys.readouterr().err
     assert "mine.json line 2" in shown

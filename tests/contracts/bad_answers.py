@@ -43,7 +43,8 @@ def dripping(connection: socket.socket, _head: bytes) -> None:
 
 
 STATE: Final = (
-    b'{"format":"nexusform","version":1,"lineage":"11111111-2222-3333-4444-555555555555","serial":3}'
+    b'{"format":"nexusform","kind":"state","version":1,'
+    b'"lineage":"11111111-2222-3333-4444-555555555555","serial":3}'
 )
 
 CUT: Final[dict[str, Answer]] = {

@@ -143,8 +143,8 @@ def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
     )
     text = encode(state).decode()
     document = json.loads(text)
-    assert list(document)[:3] == ["format", "version", "nexusform_version"]
-    assert text.startswith('{\n  "format": "nexusform",\n  "version": 1,\n')
+    assert list(document)[:3] == ["format", "kind", "version"]
+    assert text.startswith('{\n  "format": "nexusform",\n  "kind": "state",\n  "version": 1,\n')
     assert text.endswith("}\n")
     assert document["outputs"] == {"o": {"value": "v", "type": "string"}}
     (resource,) = document["resources"]
@@ -223,15 +223,21 @@ def test_a_foreign_document_is_told_apart(data: Any) -> None:
     assert problem.summary == "Not a nexusform state"
 
 
+def test_a_state_of_a_development_version_is_rejected() -> None:
+    (problem,) = refuse(b'{"format": "nexusform", "version": 1, "nexusform_version": "0.1.0"}')
+    assert problem.id == "development-version-file"
+    assert "was written by a development version of nexusform; import the resources again." in problem.detail
+
+
 def test_a_newer_version_is_refused_with_the_version_that_wrote_it() -> None:
-    (problem,) = refuse(b'{"format": "nexusform", "version": 9, "nexusform_version": "7.0"}')
+    (problem,) = refuse(b'{"format": "nexusform", "kind": "state", "version": 9, "nexusform_version": "7.0"}')
     assert problem.summary == "State of a newer version"
     assert "nexusform 7.0" in problem.detail
 
 
 @pytest.mark.parametrize("version", ["true", '"1"', "0", "1.0", "null"])
 def test_a_version_that_is_none_is_refused(version: str) -> None:
-    (problem,) = refuse(f'{{"format": "nexusform", "version": {version}}}'.encode())
+    (problem,) = refuse(f'{{"format": "nexusform", "kind": "state", "version": {version}}}'.encode())
     assert "version" in problem.detail
 
 

@@ -93,7 +93,7 @@ def test_a_well_checked_line_of_nonsense_is_no_record() -> None:
         b'{"kind":"finished","outputs":{"a":{"value":1,"type":"strange"}},"check_results":[]}',
         b"{",
     ):
-        line = b'{"check":"' + journal._check(body) + b'","record":' + body + b"}"
+        line = journal._HEAD + journal._check(body) + b'","record":' + body + b"}"
         assert len(read([line, LINES[0]])[1]) == 1
 
 
@@ -114,3 +114,12 @@ def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
     over = replayed(State(), [*kept, begun, Done(address, 1, None, "It failed.")]).remaining()
     assert over is not None
     assert over.under_way == {}
+
+
+def test_a_journal_of_a_development_version_is_rejected() -> None:
+    records, (problem,) = read(
+        [LINES[0], b'{"check":"0123456789abcdef","record":{"kind":"begun"}}'], "the journal"
+    )
+    assert records == []
+    assert problem.id == "development-version-file"
+    assert "The journal was written by a development version of nexusform;" in problem.detail

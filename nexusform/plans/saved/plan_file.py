@@ -1,6 +1,6 @@
 """A plan as a file: a ZIP of JSON documents that is applied exactly as it was reviewed.
 
-`nexusform.json` comes first and names the format, the version and the SHA-256 of every other
+`nexusform.json` comes first and names the format, its version and the SHA-256 of every other
 member; `values.json`, what the others share; `plan.json` and its large parts; the configuration as it was
 read; the prior state, whose objects are mostly those of the changes; last of all `signature.json`, when the
 plan was signed. The same plan gives the same bytes on every machine. Sensitive values stand in it in plain
@@ -26,18 +26,20 @@ from zlib import crc32
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics import Diagnostic, Refused, error
+from nexusform.diagnostics import Diagnostic, Refused, development_file, error
 from nexusform.plain_data import ConversionProblem
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import read_record, write_record
-from nexusform.plans.saved.shared_values import Misshapen, Sharing, Unsharing, with_unknown
+from nexusform.plans.saved.shared_values import Misshapen, Sharing, Unsharing
 from nexusform.ports import FileProblem
 from nexusform.state import json_text
 from nexusform.state.codec import path_text
 from nexusform.values import Unknown
 
-FORMAT: Final = "nexusform-plan"
-VERSION: Final = 4
+FORMAT: Final = "nexusform"
+KIND: Final = "plan"
+VERSION: Final = 1
+_OF_DEVELOPMENT: Final = "nexusform-plan"  # the format of plans before the first release
 
 _MANIFEST: Final = "nexusform.json"
 _VALUES: Final = "values.json"
@@ -53,10 +55,7 @@ _OF_SITES: Final = (
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
-_SECOND: Final = 2  # an earlier version, in which no value stands for several
-_THIRD: Final = 3  # the version before, in which the prior state stands for itself
 _MEMBERS: Final = (_VALUES, _PLAN, *[f"{name}.json" for name in _LARGE], _CONFIGURATION, _PRIOR)
-_MEMBERS_OF_SECOND: Final = _MEMBERS[1:]
 
 
 class SavedPlan(Struct, frozen=True):
@@ -65,7 +64,7 @@ class SavedPlan(Struct, frozen=True):
     `snapshot` maps the names of the configuration's files to their text; `prior_state` is the
     state document that the plan was made from, as plain data (empty: there was none); `digest` names this
     very plan, signed or not (state remembers the digests of applied plans). `signature` (None: not signed)
-    was made of `signed_digest`. `earlier`: an earlier nexusform wrote it, whatever its version says.
+    was made of `signed_digest`.
     """
 
     plan: Plan
@@ -74,7 +73,6 @@ class SavedPlan(Struct, frozen=True):
     digest: str
     signed_digest: str = ""
     signature: Mapping[str, Any] | None = None
-    earlier: bool = False
 
 
 def digest(data: bytes) -> str:
@@ -114,6 +112,7 @@ def write(
         mark, members = _written(documents)
     manifest = {
         "format": FORMAT,
+        "kind": KIND,
         "version": VERSION,
         "nexusform_version": plan.nexusform_version or nexusform.__version__,
         "mark": mark,
@@ -202,28 +201,19 @@ def _read(data: bytes, name: str, running: str) -> SavedPlan:
         where = path_text(problem.path)
         raise _damaged(name, f"It does not fit at {where}: {problem.message}.") from None
     unsigned = data if signature is None else pack(members)
-    return SavedPlan(
-        plan,
-        snapshot,
-        prior_state,
-        digest(unsigned),
-        _signed_digest(members),
-        signature,
-        earlier=manifest["version"] != VERSION,
-    )
+    return SavedPlan(plan, snapshot, prior_state, digest(unsigned), _signed_digest(members), signature)
 
 
 def _check_parts(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> None:
     """Raise Refused where a plan has other parts than it should, or others than were saved."""
-    expected = _MEMBERS_OF_SECOND if manifest["version"] == _SECOND else _MEMBERS
     digests = manifest.get("members")
     if (
         not isinstance(digests, dict)
-        or tuple(members) != (_MANIFEST, *expected)
-        or set(digests) != set(expected)
+        or tuple(members) != (_MANIFEST, *_MEMBERS)
+        or set(digests) != set(_MEMBERS)
     ):
         raise _damaged(name, "Its parts are not those of a plan.")
-    for member in expected:
+    for member in _MEMBERS:
         if digests[member] != digest(members[member]):
             raise _damaged(name, f'Its part "{member}" is not what was saved.')
 
@@ -256,14 +246,16 @@ def _manifest(data: bytes, name: str) -> dict[str, Any]:
         manifest = json_text.loads(first[1])
     except json_text.JsonProblem:
         manifest = None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if isinstance(manifest, dict) and manifest.get("format") == _OF_DEVELOPMENT:
+        raise Refused(development_file(name, "run plan again"))
+    if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
         raise _damaged(name, "Its first part does not say what it is.")
     return manifest
 
 
 def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None:
     version, by = manifest.get("version"), manifest.get("nexusform_version")
-    if not isinstance(version, int) or not isinstance(by, str):
+    if not isinstance(version, int) or version < 1 or not isinstance(by, str):
         raise _damaged(name, "Its first part does not say which version it is of.")
     if version > VERSION or _numbers(by) > _numbers(running):
         raise _refused(
@@ -271,9 +263,6 @@ def _check_version(manifest: Mapping[str, Any], name: str, running: str) -> None
             f"{name} was made by nexusform {by}; this is nexusform {running}. Apply it with the version that "
             "made it, or plan again with this one.",
         )
-    if version not in (_SECOND, _THIRD, VERSION):
-        detail = f"{name} was made by nexusform {by}, whose plans this nexusform no longer reads. Plan again."
-        raise _refused("plan-of-an-old-nexusform", detail)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -284,19 +273,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """The parts of a plan with every shared or unknown value in its place. Raises Refused."""
-    version = manifest["version"]
-    second = version == _SECOND
-    mark = manifest.get("unknown" if second else "mark")
+    mark = manifest.get("mark")
     if not isinstance(mark, str) or not mark:
         raise _damaged(name, "It does not say how shared and unknown values are written.")
-    earlier = version != VERSION
-    parts = [part for part in _MEMBERS if part != _VALUES and not (earlier and part == _PRIOR)]
-    prior = {_PRIOR: _document(members, _PRIOR, name) if members[_PRIOR] else {}} if earlier else {}
-    if second:
-        return {part: with_unknown(_document(members, part, name), mark) for part in parts} | prior
+    parts = [part for part in _MEMBERS if part != _VALUES]
     try:
         sharing = Unsharing(mark, _document(members, _VALUES, name))
-        return {part: sharing.whole(_document(members, part, name)) for part in parts} | prior
+        return {part: sharing.whole(_document(members, part, name)) for part in parts}
     except Misshapen as problem:
         raise _damaged(name, str(problem)) from None
 

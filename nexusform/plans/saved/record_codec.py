@@ -1,10 +1,9 @@
 """Frozen records to plain JSON data and back, by their annotations.
 
-A record (Struct) becomes an object of its fields; fields at their default are left out, so a
-field added later reads as its default from older data. Known annotations: str, int, float, bool,
-None, Any (plain data, kept as it is), enums, records, Address, Type, tuples, mappings from str or
-Address, and unions with None, of str and int, or of records; a Place is a record of one of the kinds
-of placements. Tuples inside plain data come back as lists.
+A record (Struct) becomes an object of its fields; fields at their default are left out. Known
+annotations: str, int, float, bool, None, Any (plain data, kept as it is), enums, records, Address, Type,
+tuples, mappings from str or Address, and unions with None, of str and int, or of records; a Place is a record
+of one of the kinds of placements. Tuples inside plain data come back as lists.
 
 A long tuple of records becomes a table: a column for each field that differs from its default somewhere,
 with each value once (tables.py).

@@ -255,19 +255,3 @@ def _listed(values: Any) -> list[Any]:
     if not isinstance(values, list):
         raise Misshapen("The values that its parts share are no list.")
     return values
-
-
-def with_unknown(document: Any, mark: str) -> Any:
-    """A document in which nothing is shared, with UNKNOWN where a text is the mark; changed in place."""
-    if document == mark:
-        return UNKNOWN
-    waiting: list[Any] = [document]
-    while waiting:
-        holder = waiting.pop()
-        steps = holder.items() if isinstance(holder, dict) else enumerate(holder)
-        for step, part in list(steps):
-            if part == mark:
-                holder[step] = UNKNOWN
-            elif isinstance(part, dict | list):
-                waiting.append(part)
-    return document

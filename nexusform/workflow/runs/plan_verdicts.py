@@ -90,8 +90,8 @@ def _equal_to(plan: Plan, again: Plan) -> CheckedPlan:
 def _not_to_be_made(run: Run, saved: SavedPlan) -> str:
     """Why a plan cannot be made again, "" where it can be tried."""
     plan = saved.plan
-    if saved.earlier or plan.nexusform_version != nexusform.__version__:
-        return f"It was made by {'an earlier ' * saved.earlier}nexusform {plan.nexusform_version}."
+    if plan.nexusform_version != nexusform.__version__:
+        return f"It was made by nexusform {plan.nexusform_version}."
     changed = _changed_files(plan.basis.files, run.project.files)
     return f"It was made of another {first_of(changed, _MOST_NAMED)}." if changed else ""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run
+from nexusform.plans.saved.plan_file import PLAN_OF_SITES, pack
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -77,6 +78,15 @@ def test_the_plan_of_a_site_can_be_shown(
         archive.extract("plans/par1.nfplan")
     assert run(["show", "plans/par1.nfplan"]) == 0
     assert "nexus_kubernetes_cluster.edge" in capsys.readouterr().out
+
+
+def test_a_plan_of_sites_of_a_development_version_is_rejected(command: Command, tmp_path: Path) -> None:
+    first = b'{"format": "nexusform-sites-plan", "version": 1}'
+    path = tmp_path / "f.nfsites"
+    path.write_bytes(pack({PLAN_OF_SITES: first}))
+    code, _, err = command("apply", str(path))
+    assert code == 1
+    assert "was written by a development version of nexusform; run plan again." in plain(err)
 
 
 def test_a_plan_of_sites_names_its_own_commands(

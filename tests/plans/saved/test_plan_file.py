@@ -429,14 +429,21 @@ def test_a_plan_of_an_older_nexusform_is_read() -> None:
 
 
 def test_a_newer_format_is_refused() -> None:
-    assert refusal(with_manifest(version=5)).summary == "Plan of a newer nexusform"
-    assert refusal(with_manifest(version=1)).summary == "Plan of an old nexusform"
+    assert refusal(with_manifest(version=2)).summary == "Plan of a newer nexusform"
+
+
+def test_a_plan_of_a_development_version_is_rejected() -> None:
+    problem = refusal(with_manifest(format="nexusform-plan", version=4))
+    assert problem.id == "development-version-file"
+    assert "was written by a development version of nexusform; run plan again." in problem.detail
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"format": "x"},
+        {"kind": "state"},
+        {"version": 0},
         {"version": "1"},
         {"version": None},
         {"nexusform_version": 1},
@@ -476,7 +483,7 @@ def test_a_part_that_does_not_fit_is_told_with_its_place(name: str, content: byt
     assert said in problem.detail
 
 
-def test_an_older_plan_without_a_later_field_has_its_default() -> None:
+def test_a_field_that_is_left_out_has_its_default() -> None:
     saved, _ = read(with_member("plan.json", b'{"serial": 4}'))
     assert saved is not None
     assert saved.plan == replace(PLAN, serial=4, nexusform_version="")

@@ -141,7 +141,7 @@ def test_a_state_that_cannot_be_saved_goes_to_a_file_beside(place: Place) -> Non
 
 def test_a_broken_state_is_told_of_and_nothing_is_written(place: Place) -> None:
     Path("state").mkdir()
-    Path("state/nexusform.nfstate").write_text('{"format": "nexusform", "version": 1,')
+    Path("state/nexusform.nfstate").write_text('{"format": "nexusform", "kind": "state", "version": 1,')
     with beginning(opened(place)) as run:
         assert not run.ready
         assert "state/nexusform.nfstate" in _text(run.diagnostics)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics import Diagnostic, Refused, error
+from nexusform.diagnostics import Diagnostic, Refused, development_file, error
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, fleet_digest
 from nexusform.domains.sites.workflow.site_work import PLAN_SUFFIX
 from nexusform.plans.saved import plan_file
@@ -27,14 +27,21 @@ from nexusform.workflow.opening.surroundings import write_output
 from nexusform.workflow.plan_files.saved_plans import Signer, open_limited
 from nexusform.workflow.plan_files.signed_plans import signature_problems, signer_of, write_signed
 
-_FORMAT: Final = "nexusform-sites-plan"
+_FORMAT: Final = "nexusform"
+_KIND: Final = "sites-plan"
+_OF_DEVELOPMENT: Final = "nexusform-sites-plan"  # the format of plans before the first release
 _VERSION: Final = 1
 _MANIFEST: Final = plan_file.PLAN_OF_SITES
 _FOLDER: Final = "plans/"
 
 
+class _Head(Struct, frozen=True):
+    format: str = ""
+
+
 class _Manifest(Struct, frozen=True):
     format: str
+    kind: str
     version: int
     nexusform_version: str
     plan: FleetPlan
@@ -56,7 +63,7 @@ def _members(
     plan: FleetPlan, spool: Path, largest: int, signer: Signer | None
 ) -> Iterator[tuple[str, bytes]]:
     """The parts of the file, one after the other: never more than one site's plan is in memory."""
-    manifest = _Manifest(_FORMAT, _VERSION, nexusform.__version__, plan)
+    manifest = _Manifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     digests = {_MANIFEST: plan_file.digest(content)}
     yield _MANIFEST, content
@@ -149,10 +156,12 @@ def _plan_of(path: str, name: str, content: bytes) -> FleetPlan:
     if name != _MANIFEST:
         raise _none(path)
     try:
+        if msgspec.json.decode(content, type=_Head).format == _OF_DEVELOPMENT:
+            raise Refused(development_file(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_Manifest)
     except msgspec.MsgspecError as problem:
         raise Refused(_damaged(path, f"Its first part cannot be read ({problem}).")) from None
-    if manifest.format != _FORMAT or manifest.version > _VERSION:
+    if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:
         detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
         raise Refused(error("plan-of-a-newer-nexusform", detail))
     return manifest.plan
