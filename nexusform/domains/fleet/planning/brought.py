@@ -286,9 +286,9 @@ def _once_overridden(
     return on_cluster
 
 
-def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str, Any]) -> None:
+def note_resources(placement: PlacementPlan, serial: int) -> None:
     """Note what the placement brought where and why each binding came, once everything is rolled out.
-    `serial` is the one that applying the plan will give, `foretold` what is noted of its pods.
+    `serial` is the one that applying the plan will give.
     """
     noted = noted_before(placement.asked)
     held_before = {binding.cluster for binding in placement.asked.prior} - placement.given_up
@@ -301,4 +301,4 @@ def note_resources(placement: PlacementPlan, serial: int, foretold: Mapping[str,
     placed = note_placed(placed_before, came, present, serial) or {}
     contents = Contents(placement.stock.snapshots, placement.contents_after())
     written = write_contents(contents, placement.held)
-    placement.asked.instance.private = {**placed, **of_hub, **written, **foretold}
+    placement.asked.instance.private = {**placed, **of_hub, **written}

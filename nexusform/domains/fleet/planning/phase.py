@@ -94,7 +94,7 @@ def plan_placements(
     diagnostics += roll_out_all(placements)
     by_address = {placement.asked.instance.address: placement for placement in placements}
     for instance in instances:
-        _conclude(instance, by_address.get(instance.address), blocks, evaluation, pods)
+        _conclude(instance, by_address.get(instance.address), blocks, evaluation)
     note_members(members.values(), blocks.instances)
     diagnostics += placement_warnings(placements, members, rounds, unread=shown.unread)
     diagnostics += not_abandoned(blocks.instances.values())
@@ -212,11 +212,10 @@ def _conclude(
     placement: PlacementPlan | None,
     blocks: Blocks,
     evaluation: Evaluation,
-    pods: Pods,
 ) -> None:
     """Settle the values of an instance once all rounds are over."""
     if placement is not None:
-        note_resources(placement, blocks.request.state.serial + 1, pods.note(placement.address))
+        note_resources(placement, blocks.request.state.serial + 1)
         blocks.conclude(instance, conclude_placement(placement), evaluation)
     elif instance.configured:
         blocks.conclude(instance, {}, evaluation)

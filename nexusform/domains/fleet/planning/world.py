@@ -76,10 +76,6 @@ class Pods(Protocol):
         """What the pods with a node on a cluster ask for: thousandths of a CPU, and bytes."""
         ...
 
-    def note(self, placement_address: str, /) -> Mapping[str, Any]:
-        """What state is to note of how the pods of a placement were foretold."""
-        ...
-
 
 def member_of(written: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """A member as the hub sees it; with a cluster its figures follow from the nodes and their pods."""

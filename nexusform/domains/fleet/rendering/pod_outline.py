@@ -46,8 +46,6 @@ def _facts(reason: PodReason) -> Iterable[str]:
         if outcome.preempted_by:
             because = f"{outcome.preempted_by}, of higher priority, takes its place"
         yield f"This plan decides it ({outcome.trigger}): {because}."
-    elif reason.recorded and not outcome.node:
-        yield "An earlier nexusform foretold it, and nothing has changed on its cluster since."
     elif outcome.pending:
         yield "It was Pending before and is still: the rules are asked again in every plan."
     else:

@@ -123,7 +123,7 @@ def _on_cluster(
 class PodReason(Struct, frozen=True):
     """One pod on one cluster. `nodes` are the verdicts of all its nodes, best first; `today` says that they
     are of things as they are (the pod stays), not of the plan's decision. `machine` and `zone` are "" for
-    a Pending pod. One that is `recorded` is left as an earlier nexusform foretold it.
+    a Pending pod.
     """
 
     address: str
@@ -133,7 +133,6 @@ class PodReason(Struct, frozen=True):
     zone: str
     nodes: tuple[NodeVerdict, ...]
     today: bool
-    recorded: bool = False
 
 
 def pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodReason, ...]:
@@ -171,5 +170,4 @@ def _pod_reason(address: str, decision: PodDecision) -> PodReason:
         zone=node.zone if node is not None else "",
         nodes=verdicts,
         today=today,
-        recorded=not scene.workloads,
     )

@@ -22,7 +22,6 @@ from nexusform.domains.pods.planning.brought import PriorPods
 from nexusform.domains.pods.planning.nodes import clusters_with_nodes
 from nexusform.domains.pods.planning.observed import Elsewhere, observed_clusters
 from nexusform.domains.pods.planning.phase import OBJECT_REPLACED, PodPhase
-from nexusform.domains.pods.planning.recorded import clusters_as_recorded, is_current
 from nexusform.domains.pods.scheduling.risks import PodWarning
 from nexusform.planning.instances.blocks import Blocks
 from nexusform.planning.instances.instance import Instance
@@ -66,19 +65,13 @@ def prior_pods(
         brought = registries.resource_types[address.type].brought if kind is Kind.PLACEMENT else None
         cluster_id = _target(current.attributes)
         if kind is Kind.MANIFEST and cluster_id:
-            yield PriorPods(
-                str(address),
-                cluster_id,
-                workloads,
-                _objects_of(current.attributes),
-                current=is_current(current.private, cluster_id),
-            )
+            yield PriorPods(str(address), cluster_id, workloads, _objects_of(current.attributes))
         elif brought is not None:
             noted = brought(current.attributes, current.private)
             if noted is None and on_hub is None:
                 on_hub = _prior_hub_objects(instances, registries)
             for member in dict.fromkeys((*workloads, *(noted or ()))):
-                # An older state does not note what each member has: it is what stood on the hub.
+                # An imported placement notes nothing of its members: they have what is on the hub.
                 made_from = on_hub or ()
                 if noted is not None:
                     made_from = unwrapped(noted.get(member, ())).manifests
@@ -86,14 +79,7 @@ def prior_pods(
                 if not on_member and not made_from:
                     continue  # it brings nothing there
                 cluster_id = members.get(member, member)
-                yield PriorPods(
-                    str(address),
-                    cluster_id,
-                    on_member,
-                    made_from,
-                    selected_of=noted is None,
-                    current=is_current(current.private, cluster_id),
-                )
+                yield PriorPods(str(address), cluster_id, on_member, made_from)
 
 
 def _prior_hub_objects(
@@ -139,10 +125,9 @@ def pods_over(blocks: Blocks, objects: Iterable[VmObject], elsewhere: Elsewhere)
     ]
     objects = list(objects)
     clusters = {**elsewhere.clusters, **clusters_with_nodes(objects)}
-    recorded = clusters_as_recorded(blocks, standing, clusters)
     observed = observed_clusters(elsewhere, clusters, objects)
     clusters |= {cluster_id: each.cluster for cluster_id, each in observed.items()}
-    pods = PodPhase(clusters, standing, members, elsewhere.pods, observed, recorded)
+    pods = PodPhase(clusters, standing, members, elsewhere.pods, observed)
     for address, instance in blocks.instances.items():
         runs_on = instance.action is Action.FORGET
         if instance.going and instance.type.kind is Kind.MANIFEST:
@@ -191,7 +176,6 @@ def plan_manifests(
     for instance in instances:
         if instance.configured:
             blocks.conclude(instance, {"workloads": workloads.get(instance.address)}, evaluation)
-            instance.private = pods.note(str(instance.address)) or None
         blocks.keep(instance, evaluation)
     return problems
 

@@ -45,9 +45,8 @@ _GOES_ON: Final = ("", forecast.NEW, forecast.PREEMPTED)
 
 class PriorPods(Struct, frozen=True):
     """What state holds of the pods that one object brought to one cluster. `manifests` are what they
-    were made from, as far as state tells; `selected_of` says that they are what it was selected from. An
-    object that is `left_out` of the plan keeps its pods as they are. `current`: the rules of today foretold
-    them.
+    were made from, as far as state tells. An object that is `left_out` of the plan keeps its pods as they
+    are.
     """
 
     address: str
@@ -55,8 +54,6 @@ class PriorPods(Struct, frozen=True):
     workloads: Mapping[str, Mapping[str, Mapping[str, Any]]]
     manifests: tuple[Manifest, ...] = ()
     left_out: bool = False
-    selected_of: bool = False
-    current: bool = False
 
     def standing(self, specs: Mapping[str, PodSpec]) -> Iterator[tuple[PodNote, StandingPod]]:
         """The pods as they stand, with what is remembered of each. `specs` are those of workloads (keys)."""
@@ -184,15 +181,6 @@ class Brought(Struct):
             self.before.setdefault(key, {})[name] = standing
             yield standing
 
-    def observed_before(self) -> set[PodKey]:
-        """The pods of state that were seen where they were."""
-        observed: set[PodKey] = set()
-        for workload, pods in self.before.items():
-            for pod in pods.values():
-                if self.notes[workload, pod.name].provenance == OBSERVED:
-                    observed.add((workload, pod.number))
-        return observed
-
     def open_nodes(self) -> dict[str, set[str]]:
         """By workload, the nodes where state has pods that were seen there, or are of a former template."""
         nodes: dict[str, set[str]] = {}
@@ -254,32 +242,6 @@ class Brought(Struct):
         """The rows of pods that the API server refuses."""
         for refused in self.refused:
             yield from refused_rows(address, cluster, refused, self.of(refused.workload.key))
-
-    def keep(self, recorded: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Leave its pods as state has them (`recorded`), whatever today's rules would say."""
-        self.outcomes = {
-            key: {pod.number: self._as_recorded(key, pod) for pod in pods.values()}
-            for key, pods in self.before.items()
-        }
-        self.shown.clear()
-        for key, of_workload in recorded.items():
-            self.shown[key] = {name: dict(values) for name, values in of_workload.items()}
-
-    def _as_recorded(self, workload: str, pod: StandingPod) -> PodOutcome:
-        note = self.notes[workload, pod.name]
-        return PodOutcome(
-            workload=workload,
-            number=pod.number,
-            name=pod.name,
-            action=forecast.KEEP,
-            node=pod.node,
-            previous=pod.node,
-            certain=note.certain,
-            reason=note.reason or "",
-            spec=pod.spec,
-            without=PodState(note.state) if note.state and not pod.node else PodState.PENDING,
-            volumes=pod.volumes,
-        )
 
     def displace(self, outcome: PodOutcome) -> None:
         """Note what became of a pod that was evicted for one of another object."""

@@ -35,7 +35,6 @@ class ClusterPods:
         members: Mapping[str, str] | None = None,
         others: Iterable[PriorPods] = (),
         observed: Mapping[str, ObservedCluster] | None = None,
-        as_recorded: Iterable[str] = (),
     ) -> None:
         self.clusters = clusters
         self.members: Mapping[str, str] = members if members is not None else {}
@@ -64,8 +63,6 @@ class ClusterPods:
             self._stand(each, specs_of(self._made_of[each.cluster_id]))
             self._left_alone[each.address, each.cluster_id] = namespaces_of(each.manifests)
         self._stand_beside(list(others))
-        # Clusters on which nothing else is asked so far than what state holds the answer of.
-        self._as_recorded = {each for each in as_recorded if self._has_their_nodes(each)}
         self._observed: Mapping[str, ObservedCluster] = observed or {}
         # Pods that run for certain, by cluster id and workload; state is told what becomes of them.
         self._facts = {
@@ -103,35 +100,13 @@ class ClusterPods:
         """Let pods stand where they were seen, beside those that state foretells."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= {pod.spec.namespace for pod in observed.standing} | namespaces_of(observed.objects)
-        recorded = self._nodes(cluster_id)
         standing = self._standing.setdefault(cluster_id, {})
         own = self._brought_on.get(cluster_id, {}).values()
         is_past = replaced_since(own, self._made_of.get(cluster_id, {}), is_whole=observed.is_whole)
         facts = stand_where_seen(standing, observed.standing, observed.cluster.by_name, is_past)
-        if not self._is_as_seen(cluster_id, recorded, facts):
-            self._as_recorded.discard(cluster_id)
         seen = {(pod.workload, pod.number) for of_workload in facts.values() for pod in of_workload}
         self._lost[cluster_id] = self._lost.get(cluster_id, frozenset()) - seen
         return facts
-
-    def _has_their_nodes(self, cluster_id: str) -> bool:
-        """Whether a cluster has all nodes on which pods stand by state."""
-        standing = self._standing.get(cluster_id, {}).values()
-        return all(pod.node in self.clusters[cluster_id].by_name for pod in standing if pod.node)
-
-    def _is_as_seen(
-        self, cluster_id: str, recorded: Mapping[PodKey, str], facts: Mapping[str, Sequence[StandingPod]]
-    ) -> bool:
-        """Whether state has taken note of its own pods that were seen, and has them where they were seen."""
-        observed: set[PodKey] = set()
-        for brought in self._brought_on.get(cluster_id, {}).values():
-            observed |= brought.observed_before()
-        for workload in {workload for workload, _ in recorded}:
-            for pod in facts.get(workload, ()):
-                key = (pod.workload, pod.number)
-                if key not in observed or recorded[key] != pod.node:
-                    return False
-        return True
 
     def _bringing(self, address: str, cluster_id: str) -> Brought:
         """What an object brings to a cluster, nothing at first."""

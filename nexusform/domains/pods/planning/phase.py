@@ -24,7 +24,6 @@ from nexusform.domains.pods.planning.brought import (
 from nexusform.domains.pods.planning.cluster_pods import ClusterPods, Key, namespaces_of
 from nexusform.domains.pods.planning.disruptions import disruptions_of
 from nexusform.domains.pods.planning.nodes import NodeCluster
-from nexusform.domains.pods.planning.recorded import edition_note, identity
 from nexusform.domains.pods.planning.rows import planned_pod, pod_row
 from nexusform.domains.pods.planning.templates import as_made
 from nexusform.domains.pods.scheduling import forecast
@@ -165,7 +164,6 @@ class PodPhase(ClusterPods):
             self._standing[cluster_id] = standing
             self._forgotten.add(placement_address)
         brought.before, brought.prior_templates = {}, {}
-        self._wake(cluster_id)
 
     def remake(self, address: str, workloads: Collection[str]) -> None:
         """The pods of these workloads go that an object brought: they are made anew on the hub."""
@@ -174,60 +172,13 @@ class PodPhase(ClusterPods):
             gone = [key for key in brought.before if key in workloads]
             for key in gone:
                 self._drop(brought, cluster_id, key, brought.before.pop(key), OBJECT_REPLACED)
-            if gone:
-                self._wake(cluster_id)
-
-    def note(self, address: str) -> dict[str, Any]:
-        """What state is to note of an object: on which clusters its pods are foretold by today's rules."""
-        anew = self._clusters_of.get(address, set()) - self._as_recorded
-        return edition_note(anew) if anew else {}
-
-    # --- what stays as recorded ---
-
-    def _decide(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
-        """Say what becomes of the pods of some objects: they are foretold anew where anything is asked of
-        their cluster that state holds no answer to.
-        """
-        if cluster.id in self._as_recorded and all(self._brings_the_same(key) for key in keys):
-            for key in keys:
-                self._keep(key, cluster)
-            return
-        self._wake(cluster.id)
-        self._predict(keys, cluster)
-        self._look_again(cluster)
-
-    def _brings_the_same(self, key: Key) -> bool:
-        """Whether an object brings to a cluster what it brought before."""
-        prior = self._prior.get(key) or PriorPods(*key, {})
-        before, now = ({*map(identity, each)} for each in (prior.manifests, self._brought[key].manifests))
-        return now <= before if prior.selected_of else now == before
-
-    def _keep(self, key: Key, cluster: NodeCluster) -> None:
-        brought = self._brought[key]
-        prior = self._prior.get(key)
-        brought.keep(prior.workloads if prior is not None else {})
-        model = self._model(cluster)
-        standing = tuple(self._standing.get(cluster.id, {}).values())
-        brought.scene = Scene(model, standing, (), cluster.seed, frozenset())
-        forecasts = {
-            workload.key: forecast.as_it_stands(workload, brought.of(workload.key), cluster.by_name)
-            for workload in brought.workloads
-            if workload.key in brought.outcomes
-        }
-        outcomes = [outcome for outcome in brought.everything() if outcome.workload in forecasts]
-        brought.warn(warnings_of(model, forecast.Prediction(tuple(outcomes), forecasts, standing)))
-
-    def _wake(self, cluster_id: str) -> None:
-        """Something else is asked of a cluster: foretell what was left as it is recorded."""
-        if cluster_id not in self._as_recorded:
-            return
-        self._as_recorded.discard(cluster_id)
-        for key, brought in self._brought.items():
-            if key[1] == cluster_id and brought.scene is not None:
-                brought.scene = None
-                self._predict([key], self.clusters[cluster_id])
 
     # --- deciding ---
+
+    def _decide(self, keys: Sequence[Key], cluster: NodeCluster) -> None:
+        """Predict the pods of some objects, and those that have not come to rest once more."""
+        self._predict(keys, cluster)
+        self._look_again(cluster)
 
     def _know_templates(self, brought: Brought, cluster_id: str) -> None:
         """Give the pods of state the spec that they have: today's, where what they were made from did not

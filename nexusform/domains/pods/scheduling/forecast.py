@@ -151,21 +151,6 @@ def _refused_for_good(outcome: PodOutcome) -> str:
     return outcome.reason if outcome.failed and not is_made_anew(outcome.workload) else ""
 
 
-def as_it_stands(
-    workload: Workload, outcomes: Sequence[PodOutcome], nodes: Mapping[str, Node]
-) -> WorkloadForecast:
-    """A workload of whose pods nothing is decided. `nodes` by name."""
-    running = [nodes[outcome.node] for outcome in outcomes if outcome.node in nodes]
-    count = len(running)
-    return WorkloadForecast(
-        workload=workload,
-        replicas=len(outcomes),
-        reach=Reach(count, count, exact=False),
-        per_machine=tally(node.machine for node in running),
-        per_rack=tally(node.rack for node in running),
-    )
-
-
 def tally(names: Iterable[str]) -> dict[str, int]:
     """How often each name comes, in their order, those that nobody knows left out."""
     return dict(sorted(Counter(name for name in names if name).items()))

@@ -33,10 +33,6 @@ from nexusform.domains.pods.scheduling.rules import (
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 from nexusform.scheduling.decision import Refusal
 
-# Of what is foretold by these tables and by what decides beside them. To be raised wherever the same question
-# may have another answer than before: what an earlier edition foretold stays until something else is asked.
-EDITION: Final = "2026-11-22.1"
-
 UsageFilter = Callable[[PodSpec, Node, Usage], str | None]
 DomainFilter = Callable[[Counts, int], str | None]
 UsageScore = Callable[[PodSpec, Node, Usage], int]
