@@ -346,4 +346,4 @@ def test_native_and_json_forms_mean_the_same(body: Any) -> None:
 
 @pytest.mark.parametrize("name", ["manifest", "content", "yaml", "manifests"])
 def test_what_others_call_the_text_of_objects_is_known(name: str) -> None:
-    assert meant_hint(name, ["yaml_body", "lenient"]) == ' Did you mean "yaml_body"?'
+    assert meant_hint(name, ["yaml_body", "cluster_id"]) == ' Did you mean "yaml_body"?'

@@ -20,8 +20,8 @@ from nexusform.documents.shapes import Fault, Holds, Objection, Shape, fault_of,
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import ELISION, Node, Notes, YamlDocument, read_yaml
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, block_name
+from nexusform.domains.fleet.importers.manifest_corrections import CorrectionList
 from nexusform.domains.pods.importers.kubernetes_checks import metadata_problems
-from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.plain_data import Path
 from nexusform.schema import BlockSchema, Nesting
 
@@ -227,13 +227,10 @@ class _ObjectReader:
         """Whether "..." stands in place of a value; it is said, as a correction where those are allowed."""
         if part.node.data != ELISION:
             return False
+        wrong = f'{part.name} is "{ELISION}", which stands for something left out; write it out.'
         condition = any(step in _CONDITIONS for step in re.split(r"[.\[]", part.steps))
-        self._correct(
-            "left-out-condition" if condition else "left-out",
-            part,
-            f'{part.name} is "{ELISION}", which stands for something left out; write it out.',
-            f'{part.name}: "{ELISION}" counts as absent.',
-        )
+        correction = "left-out-condition" if condition else "left-out"
+        self._correct(correction, part, wrong, f'{part.name}: "{ELISION}" counts as absent.')
         return True
 
     # --- values ---
@@ -387,7 +384,6 @@ class _ObjectReader:
         it is written as.
         """
         data = part.node.data
-        # Leniently, labels of all objects are read alike, and most are read as plain data.
         fault = fault_of(data, shape, part.node.place.written)
         if fault is not None and fault.meant and self._reads_as_text(part, fault):
             data = fault.meant

@@ -189,8 +189,7 @@ _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
 
 def _hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
     """The objects on the hub, as they are read; namespaces first."""
-    lenient = attributes.get("lenient") is True
-    manifests = read_manifests("yaml_body", str(attributes.get("yaml_body") or ""), lenient=lenient).manifests
+    manifests = read_manifests("yaml_body", str(attributes.get("yaml_body") or "")).manifests
     for manifest in sorted(manifests, key=lambda manifest: manifest.kind != "Namespace"):
         yield _yaml(manifest.body)
 

@@ -12,7 +12,7 @@ from nexusform.documents.yaml_text import problem_at
 from nexusform.domains.fleet.importers.fleet_model import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_reading import line_problems
-from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, FORCE_CONFLICTS, LENIENT, PODS, shown, text
+from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, FORCE_CONFLICTS, PODS, shown, text
 from nexusform.domains.pods.importers.kubernetes_manifests import (
     INVALID,
     Manifest,
@@ -22,7 +22,6 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
     is_fleet_group,
     read_manifests,
 )
-from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType
@@ -36,7 +35,6 @@ _SCHEMA: Final = BlockSchema(
         "yaml_body": text(
             "One or more documents of Kubernetes YAML.", required=True, shown_in=("objects", "workloads")
         ),
-        "lenient": LENIENT,
         "force_conflicts": FORCE_CONFLICTS,
         "cluster_id": text(
             "Id of the cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
@@ -63,12 +61,12 @@ _SCHEMA: Final = BlockSchema(
 
 
 @lru_cache(maxsize=256)
-def _read(body: str, *, lenient: bool) -> ManifestReading:
-    return read_manifests("yaml_body", body, lenient=lenient)
+def _read(body: str) -> ManifestReading:
+    return read_manifests("yaml_body", body)
 
 
 @lru_cache(maxsize=256)
-def _refused(body: str, *, lenient: bool) -> tuple[Problem, ...]:
+def _refused(body: str) -> tuple[Problem, ...]:
     """What the API server refuses: of an object beside its schema, and of workloads that are right beside it
     what their controllers need, wherever their pods go. What other objects have a part in is looked at where
     they meet.
@@ -76,15 +74,13 @@ def _refused(body: str, *, lenient: bool) -> tuple[Problem, ...]:
     from nexusform.domains.pods.importers.kubernetes_schemas import schema_problems
     from nexusform.domains.pods.importers.kubernetes_workloads import workloads_of
 
-    corrections = CorrectionList("yaml_body", allowed=lenient)
     problems: list[Problem] = []
     right: list[Manifest] = []
     others: list[Manifest] = []
-    for manifest in _read(body, lenient=lenient).manifests:
-        wrong = [*schema_problems(manifest, corrections)]
+    for manifest in _read(body).manifests:
+        wrong = [*schema_problems(manifest)]
         problems += wrong
         (others if _errors(wrong) else right).append(manifest)
-    problems += corrections.problems
     refused = _errors(workloads_of(right, others).findings)
     # Of one place the worst is told.
     places = {(each.line, each.column) for each in refused}
@@ -99,7 +95,7 @@ def _reading(attributes: Mapping[str, Any]) -> ManifestReading:
     body = attributes.get("yaml_body")
     if not isinstance(body, str):
         return ManifestReading((), ())
-    return _read(body, lenient=attributes.get("lenient") is True)
+    return _read(body)
 
 
 def identify(attributes: Mapping[str, Any]) -> str:
@@ -131,10 +127,10 @@ def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the YAML, each with its line, and objects that stand twice."""
     reading = _reading(attributes)
-    body, lenient = attributes.get("yaml_body"), attributes.get("lenient") is True
+    body = attributes.get("yaml_body")
     findings = list(reading.findings)
     if isinstance(body, str):
-        findings += _refused(body, lenient=lenient)
+        findings += _refused(body)
     for manifest in reading.manifests:
         findings += _not_for_the_hub(manifest)
     problems = line_problems(findings, "yaml_body")

@@ -28,7 +28,6 @@ from nexusform.domains.pods.importers.kubernetes_manifests import (
     is_fleet_group,
     read_manifests,
 )
-from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.plain_data import Path
 from nexusform.ports import DataAnswer, FileProblem, ReadContext, ResourceType
 from nexusform.schema import Attribute, BlockSchema
@@ -137,7 +136,7 @@ class Reading:
 
     def read(self, name: str, content: bytes, path: Path) -> None:
         """Take a file; `path` is the argument that names it."""
-        reading = read_manifests(name, content, lenient=self.lenient)
+        reading = read_manifests(name, content)
         self.manifests += reading.manifests
         self.take(reading.findings, path)
         for manifest in reading.manifests:
@@ -154,8 +153,7 @@ class Reading:
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import schema_problems
 
-            corrections = CorrectionList(manifest.file, allowed=self.lenient)
-            problems = [*schema_problems(manifest, corrections), *corrections.problems]
+            problems = [*schema_problems(manifest)]
             return [*envelope_problems(manifest), *problems] if is_envelope(manifest) else problems
         api = API_KINDS.get(manifest.kind)
         if api is None and self.shown:

@@ -12,5 +12,4 @@ DOOR = {
     "kubernetes_schemas": "schema_problems",
     "kubernetes_volumes": "read_offer",
     "kubernetes_workloads": "workloads_of",
-    "manifest_corrections": "CorrectionList",
 }

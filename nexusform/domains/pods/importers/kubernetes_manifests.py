@@ -19,7 +19,6 @@ from nexusform.diagnostics import Problem, Severity
 from nexusform.documents.shapes import Holds, Shape, fault_of, mapping_at
 from nexusform.documents.text_places import TextPlace
 from nexusform.documents.yaml_text import YamlDocument, problem_at, read_yaml
-from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.kubernetes.quantity import LARGEST_INT32
 
 INVALID: Final = "invalid-kubernetes-manifest"
@@ -82,17 +81,16 @@ class ManifestReading(Struct, frozen=True):
     findings: tuple[Problem, ...]
 
 
-def read_manifests(file: str, content: str | bytes, *, lenient: bool = False) -> ManifestReading:
+def read_manifests(file: str, content: str | bytes) -> ManifestReading:
     """All objects of a YAML text, as `kubectl apply` takes them: a key that stands twice is an error.
 
-    `file` names the text in findings. `lenient` as in manifest_corrections.py.
+    `file` names the text in findings.
     """
     stream = read_yaml(file, content)
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
-    reader = _ManifestReader(file, findings, lenient=lenient)
+    reader = _ManifestReader(file, findings)
     for document in stream.documents:
         reader.read(document)
-    findings += reader.corrections.problems
     return ManifestReading(tuple(reader.manifests), tuple(findings))
 
 
@@ -227,10 +225,9 @@ def _made_by_clusters(manifest: Manifest, services: Collection[tuple[str, str]])
 
 
 class _ManifestReader:
-    def __init__(self, file: str, findings: list[Problem], *, lenient: bool = False) -> None:
+    def __init__(self, file: str, findings: list[Problem]) -> None:
         self.file = file
         self.findings = findings
-        self.corrections = CorrectionList(file, allowed=lenient)
         self.manifests: list[Manifest] = []
 
     def read(self, document: YamlDocument) -> None:
@@ -292,7 +289,7 @@ class _ManifestReader:
         return text
 
     def _labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
-        """Labels as texts; what is none is said, or read leniently."""
+        """Labels as texts; what is none is said."""
         if labels is None:
             return {}
         if not isinstance(labels, dict):
@@ -302,12 +299,7 @@ class _ManifestReader:
         for key, value in labels.items():
             if not isinstance(value, str):
                 place = document.find("metadata", "labels", key)
-                written = f'the value of label "{key}" is not a text'
-                if self.corrections.allowed:
-                    detail = f'{written}; it is read as "{plain_text(value)}".'
-                    self.corrections.made("unquoted-text", place, detail)
-                else:
-                    self._say(place, f"{written}; quote it. lenient = true would read it.")
+                self._say(place, f'the value of label "{key}" is not a text; quote it.')
             texts[key] = plain_text(value)
         return texts
 

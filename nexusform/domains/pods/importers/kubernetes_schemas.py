@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics import Problem, Severity, did_you_mean, nearest
 from nexusform.documents.shapes import Holds, Shape, fault_of
-from nexusform.documents.yaml_text import ELISION, Node, YamlDocument, problem_at
+from nexusform.documents.yaml_text import Node, YamlDocument, problem_at
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, metadata_problems
 from nexusform.domains.pods.importers.kubernetes_manifests import INVALID, Manifest, is_envelope, unwrapped
 from nexusform.domains.pods.importers.kubernetes_rules import (
@@ -23,7 +23,6 @@ from nexusform.domains.pods.importers.kubernetes_rules import (
     name_problem,
     quantity_form,
 )
-from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 from nexusform.kubernetes.matching import dns_label_problems
 
 _MOST_KNOWN: Final = 12
@@ -87,26 +86,26 @@ def _shape_of(holds: str, rule: Shape) -> Shape:
     return replace(rule, holds=_SCALARS[holds])
 
 
-def schema_problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Problem]:
+def schema_problems(manifest: Manifest) -> Iterator[Problem]:
     """What the API refuses of an object. What is in an envelope is applied without a look at its keys: there
     it is told as a warning.
     """
     if is_envelope(manifest):
         for inner in unwrapped([manifest]).manifests:
-            for problem in _problems(inner, corrections):
+            for problem in _problems(inner):
                 text = f"{problem.detail} A hub takes it as it is, and the member drops or refuses it."
                 yield problem_at(manifest.file, inner.place, INVALID, text, Severity.WARNING)
         return
-    yield from _problems(manifest, corrections)
+    yield from _problems(manifest)
 
 
-def _problems(manifest: Manifest, corrections: CorrectionList) -> Iterator[Problem]:
+def _problems(manifest: Manifest) -> Iterator[Problem]:
     """What is wrong with a manifest of a kind in the table; nothing is said of other kinds."""
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     shape = _schemas().kinds.get(f"{version} {manifest.kind}")
     if shape is None:
         return
-    reader = _Reader(manifest, corrections)
+    reader = _Reader(manifest)
     root = Node.of(YamlDocument(manifest.body, manifest.place))
     yield from reader.value(root, shape, "")
     yield from reader.head(root.at("metadata"))
@@ -116,15 +115,14 @@ _UNLESS: Final = "An API server refuses that, unless a webhook of the hub fills 
 
 
 class _Reader:
-    def __init__(self, manifest: Manifest, corrections: CorrectionList) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._corrections = corrections
         self._misspelt = 0  # keys so far that there are not
 
     def value(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
         """A value beside its shape; null counts as absent."""
         data = node.data
-        if data is None or shape.holds is Holds.ANY or (data == ELISION and self._corrections.allowed):
+        if data is None or shape.holds is Holds.ANY:
             return
         if shape.items is None and not shape.type:
             yield from self._scalar(node, shape, path)
@@ -193,16 +191,12 @@ class _Reader:
                 yield self._miss(node.at(key), f"{path}.{key} is missing." if path else f"{key} is missing.")
 
     def _scalar(self, node: Node, shape: Shape, path: str) -> Iterator[Problem]:
-        """A value that is no mapping and no list; leniently, a text without quotes is read as one."""
+        """A value that is no mapping and no list."""
         data = node.data
         if data == "" and shape.holds in (Holds.TEXT, Holds.AMOUNT):
             return
         fault = fault_of(data, shape, node.place.written)
         is_secret = self._manifest.kind == "Secret"  # what it holds is not for the screen
-        if fault is not None and fault.meant and self._corrections.allowed and not is_secret:
-            read = f'{path}: {fault.meant} without quotes is read as "{fault.meant}".'
-            self._corrections.made("unquoted-text", node.place, read)
-            fault = fault_of(fault.meant, shape)
         if fault is not None:
             detail = f"must be {shape.holds.value}." if is_secret else fault.detail
             yield self._refuse(node, f"{path} {detail}")

@@ -4,7 +4,7 @@ them, and the rules that follow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
@@ -86,11 +86,8 @@ def _policy(name: str, properties: Node, template: Template) -> str:
         notes.warn(written, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
         return ""
     if len(named) > 1:
-        notes.warn(
-            written,
-            CORRECTED,
-            f'the server group "{name}" has {len(named)} policies; Nova takes one, the first.',
-        )
+        detail = f'the server group "{name}" has {len(named)} policies; Nova takes one.'
+        notes.error(written, INVALID_DOCUMENT, detail)
     policy = str(named[0])
     if policy not in _POLICIES:
         notes.warn(
@@ -307,17 +304,11 @@ def _scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Sizes:
     written = first_of(properties, *_DESIRED)
     desired = _count(template, written)
     least = low or 0
-    if most is not None and most < least:
-        template.notes.warn(
-            properties,
-            CORRECTED,
-            f'the group "{name}" has a max_size of {most}, below its min_size of {least}; max_size is '
-            "ignored.",
-        )
-        most = None
     members = next((number for number in (desired, low) if number is not None), 1)
+    for wrong in _contradictions(members, least, most):
+        template.notes.error(properties, INVALID_DOCUMENT, f'the group "{name}" {wrong}.')
     said = desired is not None or (written.absent and low is not None)
-    return _Sizes(least, most, _within(template, resource, members, least, most), said, written)
+    return _Sizes(least, most, members, said, written)
 
 
 def _open(template: Template, group: str, written: Node) -> Open | None:
@@ -333,27 +324,14 @@ def first_of(node: Node, *names: str) -> Node:
     return next((child for name in names if not (child := node.at(name)).absent), node.at(names[0]))
 
 
-def _within(
-    template: Template, resource: tuple[str, Node], members: int, least: int, most: int | None
-) -> int:
-    """The number of members, brought within the sizes of the group."""
-    name, body = resource
-    if most is not None and members > most:
-        template.notes.warn(
-            properties_of(body),
-            CORRECTED,
-            f'the group "{name}" wants {members} members, more than its max_size of {most}.',
-        )
-        return max(most, 0)
-    if members < least:
-        template.notes.warn(
-            properties_of(body),
-            CORRECTED,
-            f'the group "{name}" wants {members} members, less than its min_size of {least}; {least} are '
-            "taken.",
-        )
-        return least
-    return members
+def _contradictions(members: int, least: int, most: int | None) -> Iterator[str]:
+    """Say how the sizes of a group contradict each other."""
+    if most is not None and most < least:
+        yield f"has a max_size of {most}, below its min_size of {least}"
+    elif most is not None and members > most:
+        yield f"wants {members} members, more than its max_size of {most}"
+    elif members < least:
+        yield f"wants {members} members, less than its min_size of {least}"
 
 
 def _count(template: Template, node: Node) -> int | None:
@@ -442,12 +420,10 @@ def _note_place(
         nearest = hints[-1]
         reading.members.append((called, nearest.value, nearest.node, nearest.notes))
         if nearest.notes is not notes:
-            nearest.notes.warn(
-                nearest.node,
-                CORRECTED,
-                f'scheduler_hints is passed on, but the server "{called}" does not use it ({notes.file}); it '
-                "is read as if it did.",
+            detail = (
+                f'scheduler_hints is passed on, but the server "{called}" does not use it ({notes.file}).'
             )
+            nearest.notes.error(nearest.node, INVALID_DOCUMENT, detail)
 
 
 def _size(template: Template, flavor: object) -> Size:

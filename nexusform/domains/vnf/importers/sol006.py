@@ -16,7 +16,6 @@ from nexusform.documents.shapes import mappings_at
 from nexusform.documents.yaml_text import Node, Notes
 from nexusform.domains.vnf.importers.tosca_topology import instance_count
 from nexusform.domains.vnf.importers.vnf_model import (
-    CORRECTED,
     IGNORED,
     INVALID_DOCUMENT,
     MACHINE,
@@ -103,7 +102,7 @@ def read_sol006(descriptor: Node, flavour_id: str, notes: Notes) -> Vnf:
     return Vnf(
         vdus=vdus,
         rules=tuple(_rules(flavour, profiles, known)),
-        aspects=tuple(_aspects(flavour, vdus, known)),
+        aspects=tuple(_aspects(flavour, known)),
         levels=levels,
         default_level=default,
     )
@@ -128,7 +127,7 @@ def _by_id(section: Node, what: str, notes: Notes) -> dict[str, Node]:
         if not name or "|" in name or "/" in name:
             notes.error(body, INVALID_DOCUMENT, f'a {what} needs an id without "|" and "/".')
         elif name in entries:
-            notes.warn(body, CORRECTED, f'the {what} "{name}" is described twice; the first one counts.')
+            notes.error(body, INVALID_DOCUMENT, f'the {what} "{name}" is described twice.')
         else:
             entries[name] = body
     return entries
@@ -181,20 +180,14 @@ def _vdu(
 ) -> Vdu:
     """A VDU with its least, most and initial number."""
     if profile is None:
-        detail = (
-            f'the VDU "{name}" has no vdu-profile in the flavour; its number of instances is not bounded.'
-        )
-        notes.warn(body, CORRECTED, detail)
+        notes.error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
     ends = [None if profile is None else profile.at(f"{end}-number-of-instances") for end in ("min", "max")]
     least, most = (None if end is None else instance_count(end, notes) for end in ends)
     # YANG says that the least is 1 where none is written.
     minimum = 1 if least is None and profile is not None else least or 0
     if most is not None and most < minimum:
-        detail = (
-            f'the VDU "{name}" has at most {most} instances, and at least {minimum}; the most is ignored.'
-        )
-        notes.warn(profile, CORRECTED, detail)
-        most = None
+        detail = f'the VDU "{name}" has at most {most} instances, and at least {minimum}.'
+        notes.error(profile, INVALID_DOCUMENT, detail)
     return Vdu(
         name=name,
         origin=Origin(notes.file, body.line),
@@ -276,21 +269,21 @@ def _levels(flavour: Node, known: _Known) -> Iterator[Level]:
 
 
 def _default_level(flavour: Node, levels: Sequence[Level], notes: Notes) -> str:
-    """The level that counts where none is asked for: the one that is named, else the first."""
+    """The level that counts where none is asked for: the one that is named, else the only one."""
     named = flavour.at("default-instantiation-level")
     names = [level.name for level in levels]
     if _text(named) in names:
         return _text(named)
     if not named.absent:
         hint = did_you_mean(_text(named), names)
-        notes.warn(named, CORRECTED, f'there is no instantiation-level "{_text(named)}".{hint}')
+        notes.error(named, INVALID_DOCUMENT, f'there is no instantiation-level "{_text(named)}".{hint}')
     elif len(names) > 1:
-        detail = f'no default-instantiation-level is named; the first one, "{names[0]}", is taken.'
-        notes.warn(flavour.at("instantiation-level"), CORRECTED, detail)
+        detail = "no default-instantiation-level is named, and there are several instantiation-levels."
+        notes.error(flavour.at("instantiation-level"), INVALID_DOCUMENT, detail)
     return names[0] if names else ""
 
 
-def _aspects(flavour: Node, vdus: Sequence[Vdu], known: _Known) -> Iterator[Aspect]:
+def _aspects(flavour: Node, known: _Known) -> Iterator[Aspect]:
     """The scaling aspects of the flavour, with what each level adds."""
     for name, body in _by_id(flavour.at("scaling-aspect"), "scaling-aspect", known.notes).items():
         details = body.at("aspect-delta-details")
@@ -306,24 +299,8 @@ def _aspects(flavour: Node, vdus: Sequence[Vdu], known: _Known) -> Iterator[Aspe
         steps = tuple(Steps(vdu, tuple(numbers)) for vdu, numbers in added.items())
         most = instance_count(body.at("max-scale-level"), known.notes)
         if most is None:
-            most = _room(steps, vdus)
-            detail = (
-                f'the scaling-aspect "{name}" has no max-scale-level; the {most} that the largest number of '
-                "its VDUs leaves are taken."
-            )
-            known.notes.warn(body, CORRECTED, detail)
-        yield Aspect(name, most, steps, Origin(known.notes.file, body.line))
-
-
-def _room(steps: Sequence[Steps], vdus: Sequence[Vdu]) -> int:
-    """How many levels the bounds of the VDUs leave; none where nothing bounds them."""
-    by_name = {vdu.name: vdu for vdu in vdus}
-    room: list[int] = []
-    for each in steps:
-        vdu, step = by_name[each.vdu], max(each.added[-1:], default=0)
-        if vdu.maximum is not None and step:
-            room.append(max(vdu.maximum - vdu.initial, 0) // step)
-    return min(room, default=0)
+            known.notes.error(body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.')
+        yield Aspect(name, most or 0, steps, Origin(known.notes.file, body.line))
 
 
 # --- rules -------------------------------------------------------------------------------------
@@ -365,8 +342,8 @@ def _rule(
         return
     label = _bare(_text(scope)).replace("_", "-")
     if scope.absent:
-        notes.warn(body, CORRECTED, f'the rule "{name}" names no scope; nfvi-node is taken.')
-        label = "nfvi-node"
+        notes.error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi-node.')
+        return
     place = _SCOPES.get(label)
     if place is None:
         detail = (

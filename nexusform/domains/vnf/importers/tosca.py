@@ -101,7 +101,7 @@ def _vdus(topology: Topology, scaling: Scaling, notes: Notes) -> Iterator[Vdu]:
         if not kind.endswith(_VDU_TYPES):
             continue
         if name in known:
-            notes.warn(body, CORRECTED, f'the VDU "{name}" is described twice; the first one counts.')
+            notes.error(body, INVALID_DOCUMENT, f'the VDU "{name}" is described twice.')
             continue
         known.add(name)
         if not name or "|" in name or "/" in name:
@@ -132,13 +132,8 @@ def _counted(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: 
     if profile.absent and bounds is not None:
         least, most = bounds
     if most is not None and most < least:
-        notes.warn(
-            profile,
-            CORRECTED,
-            f'the VDU "{vdu.name}" may have at most {most} instances, and at least {least}; the most is '
-            "ignored.",
-        )
-        most = None
+        detail = f'the VDU "{vdu.name}" may have at most {most} instances, and at least {least}.'
+        notes.error(profile, INVALID_DOCUMENT, detail)
     start = scaling.initial.get(vdu.name)
     initial = start[0] if start is not None else max(least, 1)
     if start is not None and initial < least:
@@ -303,8 +298,8 @@ def _scope(name: str, body: Node, topology: Topology, notes: Notes) -> tuple[str
     """The scope in our words, and as written."""
     written = topology.value(body.at("properties", "scope"))
     if written.absent:
-        notes.warn(body, CORRECTED, f'the rule "{name}" names no scope; nfvi_node is taken.')
-        return MACHINE, "nfvi_node"
+        notes.error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi_node.')
+        return "", ""
     scope = _SCOPES.get(written.text.lower())
     if scope is None:
         notes.warn(

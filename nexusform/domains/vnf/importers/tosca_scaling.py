@@ -13,7 +13,15 @@ from msgspec import Struct, field
 from nexusform.diagnostics import did_you_mean
 from nexusform.documents.yaml_text import Node, Notes
 from nexusform.domains.vnf.importers.tosca_topology import Topology, instance_count
-from nexusform.domains.vnf.importers.vnf_model import CORRECTED, IGNORED, Aspect, Level, Origin, Steps
+from nexusform.domains.vnf.importers.vnf_model import (
+    CORRECTED,
+    IGNORED,
+    INVALID_DOCUMENT,
+    Aspect,
+    Level,
+    Origin,
+    Steps,
+)
 
 _SCALING: Final = ("tosca.policies.tacker.scaling", "tosca.policies.scaling")
 _PLACEMENT: Final = "tosca.policies.tacker.placement"
@@ -67,7 +75,7 @@ def legacy_placement(name: str, body: Node, topology: Topology, notes: Notes) ->
         return None
     strict = topology.value(body.at("properties", "strict"))
     if not strict.absent and not isinstance(strict.data, bool):
-        notes.warn(strict, CORRECTED, "strict must be true or false; true is taken.")
+        notes.error(strict, INVALID_DOCUMENT, "strict must be true or false.")
     return affinity, strict.data is not False
 
 
@@ -207,15 +215,15 @@ def _aspects(
 def _check_deltas(
     aspect: str, order: list[str], per_vdu: Mapping[str, _Deltas], part: Node, notes: Notes
 ) -> None:
-    """Warn of steps that no VDU describes."""
+    """Report steps that no VDU describes."""
     for delta in order:
         if per_vdu and all(delta not in known.amounts for known in per_vdu.values()):
             named = sorted(set(chain.from_iterable(known.amounts for known in per_vdu.values())))
-            notes.warn(
+            notes.error(
                 part.at("step_deltas"),
-                CORRECTED,
-                f'the aspect "{aspect}" steps by "{delta}", which no VduScalingAspectDeltas describes; it '
-                f"adds nothing.{did_you_mean(delta, named)}",
+                INVALID_DOCUMENT,
+                f'the aspect "{aspect}" steps by "{delta}", which no VduScalingAspectDeltas describes.'
+                f"{did_you_mean(delta, named)}",
             )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.documents.yaml_text import Node, Notes
-from nexusform.domains.vnf.importers.vnf_model import CORRECTED, IGNORED, MOST_INSTANCES
+from nexusform.domains.vnf.importers.vnf_model import CORRECTED, IGNORED, INVALID_DOCUMENT, MOST_INSTANCES
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
 _BODY: Final = ("type", "members", "targets", "properties", "description")
@@ -115,11 +115,10 @@ def _of_flavour(documents: Sequence[Node], flavour_id: str, notes: Notes) -> lis
         return list(documents)
     if all(flavour.text != flavour_id for flavour in described.values()):
         names = ", ".join(f'"{flavour.text}"' for flavour in described.values())
-        notes.warn(
+        notes.error(
             next(iter(described.values())),
-            CORRECTED,
-            f'the document describes the deployment flavour {names}, and flavour_id is "{flavour_id}". It is '
-            "read all the same.",
+            INVALID_DOCUMENT,
+            f'the document describes the deployment flavour {names}, and flavour_id is "{flavour_id}".',
         )
         return list(documents)
     return [d for d in documents if id(d) not in described or described[id(d)].text == flavour_id]

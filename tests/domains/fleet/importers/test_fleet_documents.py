@@ -7,7 +7,7 @@ import pytest
 from nexusform.diagnostics import Severity
 from nexusform.documents.shapes import Holds
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, Shape, block_name
-from nexusform.domains.pods.importers.manifest_corrections import CORRECTIONS
+from nexusform.domains.fleet.importers.manifest_corrections import CORRECTIONS
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schema import BlockSchema
 

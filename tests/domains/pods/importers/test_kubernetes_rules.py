@@ -17,7 +17,6 @@ from nexusform.domains.pods.importers.kubernetes_checks import CHECKS
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
 from nexusform.domains.pods.importers.kubernetes_rules import FORMS, field_rules, name_problem
 from nexusform.domains.pods.importers.kubernetes_schemas import _Reader, _schemas, schema_problems
-from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 
 POD = """
 restartPolicy: RESTART
@@ -114,8 +113,7 @@ def told(kind: str, body: dict[str, Any], **metadata: Any) -> list[str]:
     text = yaml.safe_dump({**head, **body}, sort_keys=False)
     reading = read_manifests("x.yaml", text)
     assert not reading.findings, reading.findings
-    corrections = CorrectionList("x.yaml", allowed=False)
-    problems = [each for manifest in reading.manifests for each in schema_problems(manifest, corrections)]
+    problems = [each for manifest in reading.manifests for each in schema_problems(manifest)]
     return [each.detail.partition(": ")[2] for each in problems]
 
 
@@ -149,7 +147,7 @@ def entries() -> Iterator[tuple[str, str, Shape]]:
 
 def reader() -> _Reader:
     (manifest,) = read_manifests("x.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: x}}").manifests
-    return _Reader(manifest, CorrectionList("x.yaml", allowed=False))
+    return _Reader(manifest)
 
 
 def of_type(name: str, data: dict[str, Any]) -> list[str]:

@@ -13,17 +13,14 @@ import yaml
 from nexusform.diagnostics import Problem, Severity
 from nexusform.domains.pods.importers.kubernetes_manifests import read_manifests
 from nexusform.domains.pods.importers.kubernetes_schemas import schema_problems
-from nexusform.domains.pods.importers.manifest_corrections import CorrectionList
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
 
-def found(text: str, *, lenient: bool = False) -> list[Problem]:
-    reading = read_manifests("web.yaml", text, lenient=lenient)
+def found(text: str) -> list[Problem]:
+    reading = read_manifests("web.yaml", text)
     assert not reading.findings
-    corrections = CorrectionList("web.yaml", allowed=lenient)
-    problems = [each for manifest in reading.manifests for each in schema_problems(manifest, corrections)]
-    return [*problems, *corrections.problems]
+    return [each for manifest in reading.manifests for each in schema_problems(manifest)]
 
 
 def object_of(version: str, kind: str, **body: Any) -> str:
@@ -129,21 +126,6 @@ def test_what_kubectl_refuses_is_refused(text: str, says: str) -> None:
 )
 def test_what_is_right_or_nobody_knows_is_let_pass(text: str) -> None:
     assert found(text) == []
-
-
-def test_a_lenient_reading_takes_what_is_not_quoted() -> None:
-    (problem,) = found(pod(nodeSelector={"ssd": True}), lenient=True)
-    assert problem.severity is Severity.WARNING
-    assert "[unquoted-text]" in problem.detail
-    assert found(pod(hostNetwok=True), lenient=True)[0].severity is Severity.ERROR
-
-
-@pytest.mark.parametrize("key", [5, 1.5, True])
-def test_what_is_read_without_quotes_is_judged_as_the_text(key: object) -> None:
-    (problem,) = found(pod(tolerations=[{"key": key, "operator": "Exists"}]), lenient=True)
-    assert problem.severity is Severity.WARNING
-    refusal, _ = found(pod(tolerations=[{"key": -1, "operator": "Exists"}]), lenient=True)
-    assert 'tolerations[0].key is "-1"' in refusal.detail
 
 
 def test_what_a_secret_holds_is_not_shown() -> None:
