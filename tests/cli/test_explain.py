@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.planner import make_plan
+from nexusform.planning.request import PlanRequest
 
 MAIN = """
 resource "nexus_site" "lab" {}
@@ -225,7 +228,7 @@ resource "fleet_cluster_resource_placement" "all" {
 
 @pytest.mark.of_domains("fleet")
 def test_members_whose_nodes_are_unknown_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "    apiVersion: v1\n    kind: Namespace\n    metadata:\n      name: shop\n    ---\n"
     hub = REDIS.replace("  cluster_id = nexus_kubernetes_cluster.a.id\n", "")
@@ -234,7 +237,16 @@ def test_members_whose_nodes_are_unknown_are_named(
     )
     (tmp_path / "redis.nf.hcl").write_text(hub + FLEET)
     placement = "fleet_cluster_resource_placement.all"
+    plans: list[PlanRequest] = []
+
+    def make_counted_plan(request: PlanRequest) -> PlanResult:
+        plans.append(request)
+        return make_plan(request)
+
+    for module in ("domains.fleet.workflow.explain_workloads", "workflow.explain"):
+        monkeypatch.setattr(f"nexusform.{module}.make_plan", make_counted_plan)
     assert run(["explain", placement, "a/redis-0"]) == 0
+    assert len(plans) == 1
     told = capsys.readouterr()
     assert "Nodes unknown: figures." in " ".join((told.out + told.err).replace("│", " ").split())
     assert run(["explain", placement, "redis-9"]) == 1

@@ -33,13 +33,11 @@ OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
 
 
 def explain_placements(
-    request: PlanRequest, pattern: AddressPattern, name: str
+    planned: PlanResult, pattern: AddressPattern, name: str
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain the placements at an address; None when no placement stands there, or when the name is not
     that of a cluster while the placement has pods.
     """
-    quiet = replace(request, tie_breaks=0, ways_out=False, lint=False)
-    planned = make_plan(quiet)
     fleet = fleet_of(planned)
     if fleet is None:
         return None
@@ -65,10 +63,9 @@ def explain_placements(
 
 
 def explain_member(
-    request: PlanRequest, pattern: AddressPattern
+    planned: PlanResult, pattern: AddressPattern
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """What every placement says of the member clusters at an address; None when there is none."""
-    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
     attributes = [c.after for c in planned.plan.changes if pattern.matches(c.address)]
     names = [str(each["name"]) for each in attributes if each is not None and each.get("name")]
     fleet = fleet_of(planned)
@@ -112,12 +109,11 @@ _MOST_NAMES = 20
 
 
 def explain_pods(
-    request: PlanRequest, pattern: AddressPattern, name: str
+    planned: PlanResult, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodReason, ...], list[Diagnostic]] | None:
     """Explain the pods of this name at an address ("": its only one), on every cluster or, as plans head
     their lines (`east/web/Deployment/shop/shop-0`, `east/shop-0`), on one; None when it brings no pods.
     """
-    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
     wrong = [d for d in planned.diagnostics if d.severity is Severity.ERROR]
     own = [r for r in planned.plan.placements if r.kind == POD and pattern.matches(r.address)]
     rows = [row for row in own if row.target]
@@ -186,13 +182,16 @@ def nodes_unknown(planned: PlanResult, pattern: AddressPattern) -> str:
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
     """Placements, members, and the pods that placements and manifests bring."""
     kind = request.registries.kind_of(pattern.type)
-    placements = explain_placements(request, pattern, name) if kind is Kind.PLACEMENT else None
-    placements = explain_member(request, pattern) if kind is Kind.MEMBER else placements
+    if kind not in (Kind.MEMBER, *_BRING_PODS):
+        return None
+    planned = make_plan(replace(request, tie_breaks=0, ways_out=False, lint=False))
+    placements = explain_placements(planned, pattern, name) if kind is Kind.PLACEMENT else None
+    placements = explain_member(planned, pattern) if kind is Kind.MEMBER else placements
     if placements is not None:
         reasons, wrong = placements
         answers = tuple((placement_outline(each), placement_document(each)) for each in reasons)
         return DomainAnswer(answers, tuple(wrong), goes_far=True)
-    pods = explain_pods(request, pattern, name) if kind in _BRING_PODS else None
+    pods = explain_pods(planned, pattern, name) if kind in _BRING_PODS else None
     if pods is None:
         return None
     pod_answers, wrong = pods
