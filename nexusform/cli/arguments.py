@@ -61,7 +61,7 @@ class Flag(click.Option):
             return words[0].shell_complete(ctx, incomplete) if words else []
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
-        from nexusform.cli.completion import complete_value
+        from nexusform.cli.completion_values import complete_value
 
         return complete_value(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
@@ -89,7 +89,7 @@ class Word(click.Argument):
         """Return the words of a shell's completion."""
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
-        from nexusform.cli.completion import complete_argument
+        from nexusform.cli.completion_values import complete_argument
 
         return complete_argument(ctx, str(self.name), incomplete)
 

@@ -185,6 +185,35 @@ class RemovedCommandError(click.ClickException):
     """A command or a flag that was removed is typed; the message is one line with what to use instead."""
 
 
+def take_global_options(arguments: list[str]) -> list[str]:
+    """Obey `-chdir=DIR` and `-version` before the command; returns the rest."""
+    while arguments and arguments[0].startswith("-"):
+        name, equals, value = arguments[0].lstrip("-").partition("=")
+        if name in ("version", "v"):
+            return ["version", *arguments[1:]]
+        if name != "chdir":
+            break
+        if not equals and len(arguments) > 1:
+            value = arguments.pop(1)
+        arguments.pop(0)
+        try:
+            os.chdir(value)
+        except OSError as problem:
+            raise click.UsageError(
+                f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.'
+            ) from None
+    if arguments and arguments[0] in ("-help", "-h"):
+        return ["--help"]
+    if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
+        return [*(each for each in arguments[1:] if each != "help"), "--help"]
+    if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
+        near = did_you_mean(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
+        raise click.UsageError(
+            f"There is no global option {arguments[0]}; options of a command follow its name.{near}"
+        )
+    return arguments
+
+
 class Entry(Struct, frozen=True):
     """Where a command lives (`module:attribute`) and what the help of its group says of it."""
 

@@ -1,14 +1,11 @@
-"""`nexusform completion`: completion scripts of click, and the values of flags and arguments."""
+"""`nexusform completion`: the completion scripts of click."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import click
 from click.shell_completion import (
@@ -22,17 +19,9 @@ from click.shell_completion import (
 from msgspec import Struct
 
 from nexusform.cli.arguments import positional
-from nexusform.cli.commands import command
-from nexusform.words import natural
-
-if TYPE_CHECKING:
-    from nexusform.address import Address
-    from nexusform.configuration.declared.configuration import Configuration
-    from nexusform.state.objects import InstanceState
-    from nexusform.workflow.opening.place import Place
+from nexusform.cli.commands import command, take_global_options
 
 VARIABLE: Final = "_NEXUSFORM_COMPLETE"  # in which a shell asks for completions
-_FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # metavars of paths
 _SPECIAL: Final = re.compile(r"([^\w.,:/@%+=-])")  # characters that bash does not take as they are
 
 
@@ -41,8 +30,6 @@ class _JoinedValues(ShellComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Return the completions; each of a joined value begins with its flag."""
-        from nexusform.cli.main import take_global_options
-
         try:
             words = take_global_options([word for word in args if word != "="])
         except click.UsageError:
@@ -87,145 +74,6 @@ def completion(arguments: CompletionArguments) -> int:
     bash: eval "$(nexusform completion bash)". zsh: the same, after compinit.
     fish: nexusform completion fish | source. Put the line where the shell starts.
     """
-    from nexusform.cli.main import ROOT
-
-    sys.stdout.write(SHELLS[arguments.shell](ROOT, {}, "nexusform", VARIABLE).source())
+    root = click.get_current_context().find_root().command
+    sys.stdout.write(SHELLS[arguments.shell](root, {}, "nexusform", VARIABLE).source())
     return 0
-
-
-def complete_value(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
-    """Return the values that a flag with this metavar may have."""
-    if metavar in _FILES or flag == "var":  # -var and -var-file are one
-        return [CompletionItem(incomplete, "file")]
-    words = VALUES.get(metavar)
-    return _matching(words((flag,)), incomplete) if words is not None else []
-
-
-def complete_argument(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
-    """Return what the argument with this name may be; a file where nothing else is known."""
-    path = " ".join(context.command_path.split()[1:])
-    words = WORDS.get(f"{path} {name}") or WORDS.get(name)
-    values = [
-        context.params.get(each.name or "")
-        for each in context.command.params
-        if isinstance(each, click.Argument)
-    ]
-    taken = [value for value in values if isinstance(value, str)]
-    items = _matching(words(taken), incomplete) if words is not None else []
-    if words is None or name == "targets":
-        items.append(CompletionItem(incomplete, "file"))
-    return items
-
-
-def _matching(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(word) for word in words if word and word.startswith(incomplete)]
-
-
-# --- the configuration and its state --------------------------------------------------------------
-
-
-def _skus(_flag: Sequence[str]) -> list[str]:
-    from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-
-    return list(CATALOGUES[NEWEST].vm_skus)
-
-
-def _configuration() -> tuple[Place, Configuration | None]:
-    from nexusform.workflow.opening.place import Place, load_configuration
-
-    place = Place(environment=dict(os.environ))
-    return place, load_configuration(place)[0]
-
-
-def _is_near(place: Place, configuration: Configuration | None) -> bool:
-    """Whether state is a plain file here: a press of a key asks no other host and no provider of keys."""
-    from nexusform.workflow.opening.place import ENCRYPTION_VARIABLE
-
-    if configuration is None or ENCRYPTION_VARIABLE in place.environment:
-        return False
-    settings = configuration.settings
-    return settings.backend_type == "local" and settings.encryption is None
-
-
-def _instances() -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
-    """The configuration, and what its state holds where that is near."""
-    from nexusform.workflow.states.state_commands import read_state
-
-    place, configuration = _configuration()
-    state = read_state(place).state if _is_near(place, configuration) else None
-    return configuration, state.instances if state is not None else {}
-
-
-def _attributes(kind: str) -> list[Mapping[str, Any]]:
-    """The objects of a type that stand in state."""
-    instances = _instances()[1].items()
-    standing = [instance.current for address, instance in instances if address.type == kind]
-    return [each.attributes for each in standing if each is not None]
-
-
-def _addresses(_taken: Sequence[str]) -> list[str]:
-    """The resources of the root module, and all instances in state."""
-    configuration, instances = _instances()
-    blocks = configuration.root.resources if configuration is not None else {}
-    written = [f"{kind}.{name}" for mode, kind, name in blocks if mode == "managed"]
-    return sorted({*written, *map(str, instances)})
-
-
-def _clusters(taken: Sequence[str]) -> list[str]:
-    return [each for each in _addresses(taken) if "nexus_kubernetes_cluster." in each]
-
-
-def _objects(taken: Sequence[str]) -> list[str]:
-    """The VMs and bindings of the instance that was named before."""
-    _, instances = _instances()
-    names: list[str] = []
-    for address, instance in instances.items():
-        if str(address) == taken[0] and instance.current is not None:
-            parts = [instance.current.attributes.get(name) for name in ("nodes", "vnfcs", "bindings")]
-            names += [name for part in parts if isinstance(part, Mapping) for name in part]
-    return sorted(names, key=natural)
-
-
-def _outputs(_taken: Sequence[str]) -> list[str]:
-    configuration = _configuration()[1]
-    return list(configuration.root.outputs) if configuration is not None else []
-
-
-def _objects_lost(flag: Sequence[str]) -> list[str]:
-    """What `-site`, `-rack`, `-machine` or `-cluster` may name: by name, or by id where names repeat."""
-    if flag[0] == "machine":
-        racks = _attributes("nexus_rack")
-        return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=natural)
-    kind = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}.get(flag[0])
-    objects = _attributes(kind) if kind else []
-    names = Counter(str(each.get("name")) for each in objects)
-    words = [str(each.get("name" if names[str(each.get("name"))] == 1 else "id")) for each in objects]
-    return sorted(words, key=natural)
-
-
-def _workspaces(_taken: Sequence[str]) -> list[str]:
-    from nexusform.workflow.states.workspaces import list_workspaces
-
-    place, configuration = _configuration()
-    return list(list_workspaces(place).names) if _is_near(place, configuration) else []
-
-
-# By the name of an argument; functions of the arguments before it.
-WORDS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
-    "address": _addresses,
-    "addresses": _addresses,
-    "source": _addresses,
-    "targets": _addresses,
-    "cluster": _clusters,
-    "explain name": _objects,
-    "output name": _outputs,
-    "workspace select name": _workspaces,
-    "workspace delete name": _workspaces,
-}
-# By the metavar of a flag; functions of the flag's name.
-VALUES: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
-    "ADDR": _addresses,
-    "ADDR[:OBJECT]": _addresses,
-    "ID": _objects_lost,
-    "SKU": _skus,
-}

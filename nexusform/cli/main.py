@@ -18,8 +18,8 @@ from typing import Final, NoReturn
 import click
 
 import nexusform
-from nexusform.cli.commands import Entry, LazyGroup, RemovedCommandError
-from nexusform.diagnostics import Refused, did_you_mean
+from nexusform.cli.commands import Entry, LazyGroup, RemovedCommandError, take_global_options
+from nexusform.diagnostics import Refused
 from nexusform.domain_table import is_there
 from nexusform.log import log, start
 
@@ -281,35 +281,6 @@ def _prepare_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
         elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-
-
-def take_global_options(arguments: list[str]) -> list[str]:
-    """Obey `-chdir=DIR` and `-version` before the command; returns the rest."""
-    while arguments and arguments[0].startswith("-"):
-        name, equals, value = arguments[0].lstrip("-").partition("=")
-        if name in ("version", "v"):
-            return ["version", *arguments[1:]]
-        if name != "chdir":
-            break
-        if not equals and len(arguments) > 1:
-            value = arguments.pop(1)
-        arguments.pop(0)
-        try:
-            os.chdir(value)
-        except OSError as problem:
-            raise click.UsageError(
-                f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.'
-            ) from None
-    if arguments and arguments[0] in ("-help", "-h"):
-        return ["--help"]
-    if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
-        return [*(each for each in arguments[1:] if each != "help"), "--help"]
-    if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
-        near = did_you_mean(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
-        raise click.UsageError(
-            f"There is no global option {arguments[0]}; options of a command follow its name.{near}"
-        )
-    return arguments
 
 
 def _usage_error(problem: click.UsageError) -> int:

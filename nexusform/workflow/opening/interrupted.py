@@ -1,58 +1,19 @@
-"""What an apply that did not come to its end left: its journal replayed, and what it had begun looked up."""
+"""Look up what an apply that did not come to its end had begun."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from nexusform.applying.settling import settle
-from nexusform.diagnostics import Diagnostic, error, has_errors, warning
-from nexusform.plain_data import path_text
+from nexusform.diagnostics import Diagnostic, error, warning
 from nexusform.ports import Provider, ProviderProblem
-from nexusform.schema import BlockSchema
 from nexusform.state import codec, journal
-from nexusform.state.conformity import misfits
 from nexusform.state.draft import replayed
-from nexusform.state.journal import OpenIntent, Planned, Progress
-from nexusform.state.objects import State
+from nexusform.state.journal import OpenIntent
 from nexusform.state_ports import BackendProblem, StateBackend
 from nexusform.workflow.opening.stored import Stored, state_digest
-
-
-def with_journal(
-    state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
-) -> tuple[Stored | None, list[Diagnostic]]:
-    """A state with the records of its journal; None where these cannot be read or are not as `types` say."""
-    records, problems = journal.read(lines, f"the {name}")
-    if has_errors(problems):
-        return None, problems
-    draft = replayed(state, records)
-    replayed_state = draft.state()
-    problems += _misfits_of(replayed_state, types, f"The {name}")
-    if has_errors(problems):
-        return None, problems
-    stored = Stored(
-        replayed_state,
-        tuple(draft.open_intents()),
-        # What is only there to be kept needs no folding in.
-        has_journal=any(not isinstance(record, Planned | Progress) for record in records),
-        digest=state_digest(replayed_state),
-        remaining=draft.remaining(),
-    )
-    return stored, problems
-
-
-def _misfits_of(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
-    """What is wrong with objects that a document did not hold so."""
-    diagnostics: list[Diagnostic] = []
-    for address, instance in state.instances.items():
-        if instance.current is None or address.type not in known:
-            continue
-        for misfit in misfits(known[address.type], instance.current.attributes):
-            detail = f"{name}, {address}: {path_text(misfit.path)}: {misfit.detail}"
-            diagnostics.append(error(misfit.id, detail))
-    return diagnostics
 
 
 def settle_stored(

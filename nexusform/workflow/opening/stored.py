@@ -82,10 +82,21 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
         return Stored(state, digest=sha256(document or b"").hexdigest()), problems
     if has_errors(problems):
         return None, problems
-    from nexusform.workflow.opening.interrupted import with_journal
+    from nexusform.workflow.opening.journal_replay import replay_journal
 
-    stored, wrong = with_journal(state, lines, f"journal of {backend.describe()}", types or {})
-    return stored, [*problems, *wrong]
+    draft, changing, wrong = replay_journal(state, lines, f"journal of {backend.describe()}", types or {})
+    problems += wrong
+    if draft is None:
+        return None, problems
+    replayed_state = draft.state()
+    stored = Stored(
+        replayed_state,
+        tuple(draft.open_intents()),
+        has_journal=bool(changing),
+        digest=state_digest(replayed_state),
+        remaining=draft.remaining(),
+    )
+    return stored, problems
 
 
 def _with_secrets(state: State) -> State:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
@@ -17,13 +18,11 @@ from nexusform.domains.whatif.questions.repack_ground import (
     lay_repack_ground,
 )
 from nexusform.domains.whatif.questions.repack_program import Limits, NoSolution, RepackProgram
+from nexusform.domains.whatif.questions.repack_search import Search
 from nexusform.domains.whatif.questions.repack_time import Patience
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.words import counted
 from nexusform.worlds.world_view import SiteView
-
-if TYPE_CHECKING:
-    from nexusform.domains.whatif.questions.repack import Blocking, Search
 
 _HOLDS: Final[Mapping[Constraint, str]] = {
     Constraint.NOT: "without -not",
@@ -35,6 +34,18 @@ _HOLDS: Final[Mapping[Constraint, str]] = {
     Constraint.PINNED: "if pinned VMs may be re-created",
     Constraint.HARD_HINT: "if VMs with hard hints may be re-created",
 }
+
+
+class Blocking(Struct, frozen=True):
+    """A constraint that was lifted by itself, and how many re-creations would do then; None: it does not go
+    with that alone either, or (`undecided`) time was over first. `loosened_by` says in words how it is
+    lifted.
+    """
+
+    constraint: Constraint
+    loosened_by: str
+    recreations: int | None
+    undecided: bool = False
 
 
 def find_blocking(
@@ -58,8 +69,6 @@ def find_what_forbids_an_order(
 def _tried(
     site: SiteView, search: Search, tries: Sequence[tuple[Constraint, str, RepackRequest]]
 ) -> Iterator[Blocking]:
-    from nexusform.domains.whatif.questions.repack import Blocking
-
     for number, (constraint, words, asked) in enumerate(tries):
         if search.patience.is_over:
             yield Blocking(constraint, words, None, undecided=True)

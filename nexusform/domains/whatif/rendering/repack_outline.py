@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from nexusform.domains.whatif.questions.repack import Blocking, Repack, RepackStatus
+from nexusform.domains.whatif.questions.repack import Repack, RepackStatus
+from nexusform.domains.whatif.questions.repack_blocking import Blocking
 from nexusform.domains.whatif.questions.repack_steps import FollowedPod, RepackStep, RepackWindow
 from nexusform.json_forms import Form
 from nexusform.placement_kinds.kinds import place_document
