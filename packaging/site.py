@@ -21,6 +21,8 @@ REPOSITORY = "https://github.com/nexusform/nexusform"
 PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "editors/README.md", "state/README.md")
 PICTURES = {".png", ".svg", ".webp"}
 INDEX = Path("docs/README.md")
+# Contributors read them in the repository; the search of the site would list them before the pages for users.
+DECISIONS = Path("docs/decisions")
 TYPES = Path("docs/reference/types.md")
 AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]}
 # Code is left as it stands: fences, and what stands between backticks.
@@ -32,7 +34,7 @@ LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+\.md)\)")
 SETTINGS = """\
 [project]
 site_name = "nexusform"
-site_description = "Terraform for where things land"
+site_description = "Placement planning for Azure Operator Nexus, in Terraform style"
 docs_dir = "pages"
 site_dir = "site"
 use_directory_urls = false
@@ -79,6 +81,7 @@ def stage(build: Path) -> None:
     """Lay out the pages and the settings of zensical in a directory, which is emptied before."""
     shutil.rmtree(build, ignore_errors=True)
     pages = {page for pattern in PAGES for page in ROOT.glob(pattern)}
+    pages = {page for page in pages if ROOT / DECISIONS not in page.parents}
     for page in sorted(pages):
         copy = build / "pages" / page.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -141,9 +144,11 @@ def navigation() -> dict[str, list[Path]]:
 
 
 def linked(text: str, page: Path) -> Iterator[Path]:
-    """The pages that a part of a page links to, in its order."""
+    """Return the pages of the site that a part of a page links to, in its order."""
     for target in LINK.findall(text):
-        yield Path(os.path.normpath(page.parent / target))
+        path = Path(os.path.normpath(page.parent / target))
+        if DECISIONS not in path.parents:
+            yield path
 
 
 def as_toml(sections: dict[str, list[Path]]) -> str:

@@ -1,6 +1,6 @@
 """Every package that nexusform asks for is really used: take it away, and a feature is gone.
 
-docs/decisions/0003-dependencies.md says what each is for; this holds that page to it.
+docs/decisions/0002-runtime-dependencies.md lists the use of each package.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `parse_file` reads a configuration file, `parse_expression` one expression, `parse_template` a template
 without quotes. All give what could be read together with every problem met; none raises. Why this is a
-parser of our own is told in docs/decisions/0002-parser.md. `hcl2_complaint` says what the package hcl2 makes
+parser of our own is told in docs/decisions/0001-hcl-parser.md. `hcl2_complaint` says what the package hcl2 makes
 of a file.
 
 A tree is kept between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every

@@ -95,6 +95,13 @@ def test_links_to_what_is_no_page_lead_to_the_repository(build: Path) -> None:
     assert f'href="{REPOSITORY}tree/main/docs/ci/policy"' in page
 
 
+def test_decisions_are_outside_the_search(build: Path) -> None:
+    """They are for contributors; a page that links to one leads to the repository."""
+    assert not (build / "site" / "docs" / "decisions").exists()
+    page = (build / "site" / "docs" / "index.html").read_text(encoding="utf-8")
+    assert f'href="{REPOSITORY}blob/main/docs/decisions/README.md"' in page
+
+
 def test_no_page_asks_another_host(build: Path) -> None:
     """The theme asks api.github.com for the stars of a repository that a page names in its head."""
     for page in (build / "site").rglob("*.html"):

@@ -1,5 +1,5 @@
 """VMs that run on though nobody manages them any more: the rack or machine that they stand on notes them, so
-that later plans give their room to nobody (docs/decisions/0046).
+that later plans give their room to nobody (docs/decisions/0012).
 """
 
 from __future__ import annotations

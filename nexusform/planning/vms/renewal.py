@@ -2,7 +2,7 @@
 created in one plan, or were found to be gone and are created once more.
 
 Such a machine comes back under its name, and what stood on it does not: it is created again, where it stood
-if that may be (docs/decisions/0042).
+if that may be (docs/decisions/0012).
 """
 
 from __future__ import annotations
