@@ -3,7 +3,7 @@
 # What other rooms may use of this one.
 DOOR = {
     "hardware": "hardware_of_sku machine_sku_names machine_with VFS with_vfs",
-    "kubelet": "edition_of KUBELET_BLOCK kubelet_of kubelet_problems NODE_RULES",
+    "kubelet": "KUBELET_BLOCK kubelet_of kubelet_problems",
     "machine_facts": "default_facts EXPORTED_FACTS refusal_of unwell_of",
     "registry": "registries RESOURCE_TYPES",
     "shared_arguments": (

@@ -11,7 +11,6 @@ from nexusform.kubernetes.quantity import Malformed, parse_quantity
 from nexusform.plain_data import Path
 from nexusform.resource_types.shared_arguments import is_known
 from nexusform.scheduling.kubelet import (
-    EDITION,
     EVICTION_MEMORY,
     MOST_CELLS,
     STORAGE,
@@ -81,12 +80,6 @@ KUBELET_BLOCK: Final = NestedBlock(
     "What nodes keep back from pods and what they offer besides. It moves no VM: it concerns new pods.",
     max_items=1,
 )
-NODE_RULES: Final = Attribute(
-    STRING,
-    "The edition of the rules that give nodes their labels and reserves. Null where an earlier version of "
-    "nexusform made them: they keep what they had until a kubelet block is written (an empty one will do).",
-    computed=True,
-)
 
 
 # --- checks ------------------------------------------------------------------------------------
@@ -152,20 +145,7 @@ def _listed(words: Iterable[str]) -> str:
 # --- values ------------------------------------------------------------------------------------
 
 
-def edition_of(attributes: Mapping[str, Any], nodes: str, blocks: Iterable[Any]) -> str | None:
-    """The edition of the node rules for an object: that of its state, unless a kubelet block stands.
-
-    `nodes` is the computed attribute that tells an object which stands from a new one.
-    """
-    edition = attributes.get("node_rules")
-    if isinstance(edition, str):
-        return edition
-    stands = isinstance(attributes.get(nodes), Mapping)
-    declared = any(isinstance(block, Mapping) for block in blocks)
-    return None if stands and not declared else EDITION
-
-
-def kubelet_of(platform: Platform, edition: str | None, *blocks: Any) -> Kubelet:
+def kubelet_of(platform: Platform, *blocks: Any) -> Kubelet:
     """The kubelet that blocks describe; what a later one says goes before the earlier ones."""
     values: dict[str, Any] = {}
     further: dict[str, tuple[int, ...]] = {}
@@ -173,8 +153,6 @@ def kubelet_of(platform: Platform, edition: str | None, *blocks: Any) -> Kubelet
         if isinstance(block, Mapping):
             values |= {name: value for name, value in block.items() if is_known(value)}
             further |= extended_of(block.get("extended_resources"))
-    if edition is None:
-        return Kubelet(platform, former=True)
     eviction = values.get("eviction_memory")
     cpus = values.get("reserved_cpus")
     return Kubelet(

@@ -9,7 +9,7 @@ from nexusform.address import Address
 from nexusform.demands import PlacedVm, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.kubelet import NODE_RULES, edition_of, kubelet_problems
+from nexusform.resource_types.kubelet import kubelet_problems
 from nexusform.resource_types.nexus_kubernetes_cluster import owner_of
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
@@ -54,7 +54,6 @@ _SCHEMA: Final = BlockSchema(
         ),
         **POOL_ARGUMENTS,
         "nodes": NODES,
-        "node_rules": NODE_RULES,
     },
     POOL_BLOCKS,
     "A pool of worker nodes of an NKS cluster, as a resource of its own.",
@@ -133,13 +132,9 @@ def assemble(
     placed: Sequence[PlacedVm],
     unplaced: Unplaced,
 ) -> dict[str, Any]:
-    """`nodes` and `node_rules`."""
+    """`nodes`."""
     nodes = nodes_of(placed, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})
-    return {"nodes": nodes, "node_rules": _edition(attributes)}
-
-
-def _edition(attributes: Mapping[str, Any]) -> str | None:
-    return edition_of(attributes, "nodes", [attributes.get("kubelet")])
+    return {"nodes": nodes}
 
 
 def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
@@ -152,7 +147,7 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return with_labels(value, _pools(attributes), {}, _edition(attributes))
+    return with_labels(value, _pools(attributes), {})
 
 
 def _pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,6 +160,6 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition), unplaced_nodes),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools), unplaced_nodes),
     present=present,
 )

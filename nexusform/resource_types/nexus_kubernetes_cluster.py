@@ -12,7 +12,7 @@ from nexusform.demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.diagnostics import Problem
 from nexusform.plain_data import Path
 from nexusform.ports import Kind, ResourceType, Surroundings, Unplaced, VmFamily
-from nexusform.resource_types.kubelet import KUBELET_BLOCK, NODE_RULES, edition_of, kubelet_problems
+from nexusform.resource_types.kubelet import KUBELET_BLOCK, kubelet_problems
 from nexusform.resource_types.nks_pools import (
     MOST_NODES,
     NODES,
@@ -68,7 +68,6 @@ _SCHEMA: Final = BlockSchema(
             default=[],
         ),
         "nodes": NODES,
-        "node_rules": NODE_RULES,
         "node_count": Attribute(NUMBER, "Number of nodes, control plane included.", computed=True),
         "capacity": Attribute(CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True),
     },
@@ -212,28 +211,22 @@ def assemble(
     placed: Sequence[PlacedVm],
     unplaced: Unplaced,
 ) -> dict[str, Any]:
-    """`nodes`, `node_count`, `node_rules` and `capacity`."""
-    pools, edition = _pools(attributes), _edition(attributes)
+    """`nodes`, `node_count` and `capacity`."""
+    pools = _pools(attributes)
     names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
     skus = {pool: surroundings.sku(name) for pool, name in names.items()}
-    kubelets = {pool: node_kubelet(pools.get(pool, {}), attributes, edition) for pool in names}
+    kubelets = {pool: node_kubelet(pools.get(pool, {}), attributes) for pool in names}
     nodes = nodes_of(placed, unplaced, names)
     return {
         "nodes": nodes,
         "node_count": len(nodes),
-        "node_rules": edition,
         "capacity": capacity(placed, skus, kubelets),
     }
 
 
 def _pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return attributes.get("agent_pool") or {}
-
-
-def _edition(attributes: Mapping[str, Any]) -> str | None:
-    blocks = [pool.get("kubelet") for pool in _pools(attributes).values()]
-    return edition_of(attributes, "nodes", [attributes.get("kubelet"), *blocks])
 
 
 def wrong_skus(attributes: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
@@ -252,7 +245,7 @@ def present(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value
-    return with_labels(value, _pools(attributes), attributes, _edition(attributes))
+    return with_labels(value, _pools(attributes), attributes)
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
@@ -261,7 +254,7 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     _SCHEMA,
     identify,
     check=check,
-    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools, _edition), unplaced_nodes),
+    vms=VmFamily(demand, standing_nodes, assemble, wrong_skus, node_reader(_pools), unplaced_nodes),
     present=present,
     kind=Kind.CLUSTER,
 )

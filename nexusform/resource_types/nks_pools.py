@@ -303,45 +303,40 @@ def with_labels(
     nodes: Mapping[str, Mapping[str, Any]],
     pools: Mapping[str, Mapping[str, Any]],
     cluster: Mapping[str, Any],
-    edition: str | None,
 ) -> dict[str, Any]:
     """Nodes as expressions read them. `pools` are the arguments of the pools by name, `cluster` those of
     the cluster (empty for a separate pool, which does not know them).
     """
     shown: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
     for vm in standing_nodes({"nodes": nodes}):
-        marks = node_marks(vm, pools, cluster, edition)
+        marks = node_marks(vm, pools, cluster)
         shown[vm.name] = {**nodes[vm.name], "labels": dict(marks.labels)}
     return shown
 
 
 def node_reader(
     pools_of: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-    edition_of: Callable[[Mapping[str, Any]], str | None],
 ) -> Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeMarks]:
-    """How a type says what one of its VMs is as a node: its arguments hold these pools and this edition."""
+    """How a type says what one of its VMs is as a node: its arguments hold these pools."""
 
     def node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeMarks:
-        return node_marks(vm, pools_of(attributes), cluster, edition_of(attributes))
+        return node_marks(vm, pools_of(attributes), cluster)
 
     return node
 
 
-def node_marks(
-    vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any], edition: str | None
-) -> NodeMarks:
+def node_marks(vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]) -> NodeMarks:
     """A VM as a node. `pools` are the arguments of the agent pools by name, `cluster` those of the cluster
-    that they belong to, `edition` that of the rules for nodes (None = the first).
+    that they belong to.
     """
     pool, control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
     labels = {} if control_plane else dict(pool.get("labels") or {})
-    if edition is not None:
-        labels |= registered_labels(vm.name, control_plane=control_plane)
-        labels[INSTANCE_TYPE_LABEL] = vm.sku_name
+    labels |= registered_labels(vm.name, control_plane=control_plane)
+    labels[INSTANCE_TYPE_LABEL] = vm.sku_name
     labels[ZONE_LABEL] = vm.placement.availability_zone
     labels[MACHINE_LABEL] = vm.placement.machine
     labels[HOSTNAME_LABEL] = vm.name
-    kubelet = node_kubelet(pool, cluster, edition)
+    kubelet = node_kubelet(pool, cluster)
     if control_plane:
         return NodeMarks(labels, (CONTROL_PLANE_TAINT,), kubelet)
     labels |= dict.fromkeys(cluster.get("hardware_label_keys") or (), vm.placement.machine)
@@ -352,9 +347,9 @@ def node_marks(
     return NodeMarks(labels, taints, kubelet)
 
 
-def node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any], edition: str | None) -> Kubelet:
+def node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any]) -> Kubelet:
     """The kubelet of a pool's nodes: what the pool says goes before what its cluster says."""
-    return kubelet_of(Platform.NKS, edition, cluster.get("kubelet"), pool.get("kubelet"))
+    return kubelet_of(Platform.NKS, cluster.get("kubelet"), pool.get("kubelet"))
 
 
 def capacity(

@@ -17,8 +17,6 @@ from msgspec import Struct, field
 from nexusform.scheduling.catalogue import allocatable_cpus
 from nexusform.scheduling.racks.vms import VmSku
 
-# The edition of these rules; clusters of states that name none keep the figures that they were made with.
-EDITION: Final = "2026-11"
 # With more NUMA cells kubelet does not start under a policy.
 MOST_CELLS: Final = 8
 STORAGE: Final = "ephemeral-storage"
@@ -69,8 +67,7 @@ class Kubelet(Struct, frozen=True):
 
     `reserved_cpus` are numbers of CPUs; None = the platform's habit. It goes before the CPUs of `reserved`
     (kube-reserved and system-reserved together), as in kubelet. `extended` are further resources by name:
-    one amount per cell of the node, or one for the whole node. `cells` 0 = nobody declared them. `former`
-    nodes keep the figures of the first versions of nexusform: no memory and no storage is kept back.
+    one amount per cell of the node, or one for the whole node. `cells` 0 = nobody declared them.
     """
 
     platform: Platform = Platform.NKS
@@ -80,7 +77,6 @@ class Kubelet(Struct, frozen=True):
     extended: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     policy: TopologyPolicy = TopologyPolicy.NONE
     cells: int = 0
-    former: bool = False
 
 
 class NodeSize(Struct, frozen=True):
@@ -111,8 +107,6 @@ def capacity(sku: VmSku) -> NodeSize:
 def allocatable(sku: VmSku, kubelet: Kubelet) -> NodeSize:
     """What pods may ask of a node of this SKU; never below 0."""
     vm_size = capacity(sku)
-    if kubelet.former:
-        return NodeSize(1000 * allocatable_cpus(sku), vm_size.memory)
     resources = extended(sku, kubelet)
     pages = sum(sum(per_cell) for name, per_cell in resources.items() if name.startswith(HUGEPAGES))
     kept_memory = kernel_share(vm_size.memory) + kubelet.reserved.memory + kubelet.eviction_memory + pages

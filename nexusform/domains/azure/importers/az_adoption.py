@@ -37,7 +37,6 @@ from nexusform.domains.azure.importers.az_supplies import supplies_of
 from nexusform.plain_data import Path
 from nexusform.plans.room.other_room import note_of_supplies
 from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
-from nexusform.scheduling.kubelet import EDITION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
 OBSERVED: Final = "observed"
@@ -238,7 +237,6 @@ class _Adoption:
             "agent_pool_order": list(pools),
             "nodes": nodes,
             "node_count": len(nodes),
-            "node_rules": EDITION,
         }
         refers = {("site_id",): ("nexus_site", self.name), **self._sku_references(plane_sku, pools)}
         return AdoptedObject(CLUSTER, f"{self.name}/{cluster.name}", attributes, refers)

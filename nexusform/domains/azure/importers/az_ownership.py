@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from nexusform.domains.azure.importers.az_adoption import CLUSTER, VIRTUAL_MACHINE, AdoptedObject, Reference
 from nexusform.domains.azure.importers.az_model import AzShape, AzSite
 from nexusform.plain_data import Path
-from nexusform.scheduling.kubelet import EDITION
 
 POOL: Final = "nexus_agent_pool"
 
@@ -59,7 +58,6 @@ def _pool_apart(cluster: AdoptedObject, name: str) -> AdoptedObject:
         "node_count": arguments.pop("count"),
         **arguments,
         "nodes": {key: node for key, node in cluster.attributes["nodes"].items() if node["pool"] == name},
-        "node_rules": EDITION,
     }
     refers: dict[Path, Reference] = {("kubernetes_cluster_id",): (CLUSTER, cluster.id)}
     sku = cluster.refers.get(("agent_pool", name, "vm_sku_name"))

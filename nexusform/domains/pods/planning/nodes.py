@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from nexusform.demands import CONTROL_PLANE_TAINT, NodeMarks, PlacedVm, PoolDemand, VmDemand
 from nexusform.domains.pods.scheduling.admission import cells_of
 from nexusform.domains.pods.scheduling.versions import version_of
-from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node
+from nexusform.domains.pods.scheduling.workloads import Node
 from nexusform.planning.vms.sites import Thing, lay_ground
 from nexusform.planning.vms.vm_object import VmKey, VmObject
 from nexusform.ports import Kind, Registries, ResourceType
@@ -209,7 +209,4 @@ def _cells(sku: VmSku, kubelet: Kubelet) -> tuple[Mapping[str, int], ...]:
 
 def _own_labels(name: str, marks: NodeMarks) -> dict[str, str]:
     """What the kubelet of every node sets, and kubeadm on a control plane."""
-    control_plane = CONTROL_PLANE_TAINT in marks.taints
-    if marks.kubelet.former:
-        return {HOSTNAME: name, **({CONTROL_PLANE_TAINT.key: ""} if control_plane else {})}
-    return registered_labels(name, control_plane=control_plane)
+    return registered_labels(name, control_plane=CONTROL_PLANE_TAINT in marks.taints)

@@ -33,8 +33,6 @@ from nexusform.ports import ResourceType, Surroundings, Unplaced, VmFamily
 from nexusform.resource_types.hardware import with_vfs
 from nexusform.resource_types.kubelet import (
     KUBELET_BLOCK,
-    NODE_RULES,
-    edition_of,
     kubelet_of,
     kubelet_problems,
 )
@@ -141,7 +139,6 @@ _SCHEMA: Final = BlockSchema(
             DYNAMIC,
             "Taints of the nodes of its workers: a list of { key, value, effect }; value may be left out.",
         ),
-        "node_rules": NODE_RULES,
         "vnfcs": Attribute(
             MapType(VNFC), "The VMs by name, each with its machine and NUMA cells.", computed=True
         ),
@@ -378,14 +375,13 @@ def standing(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def assemble(
-    attributes: Mapping[str, Any],
+    _attributes: Mapping[str, Any],
     _surroundings: Surroundings,
     placed: Sequence[PlacedVm],
     _unplaced: Unplaced,
 ) -> dict[str, Any]:
-    """`vnfcs` and `node_rules`; labels are derived when read, and so is `came` of what was instantiated."""
+    """`vnfcs`; labels are derived when read, and so is `came` of what was instantiated."""
     return {
-        "node_rules": _edition(attributes),
         "vnfcs": {
             vm.name: {
                 "vdu": vm.pool,
@@ -402,17 +398,12 @@ def assemble(
     }
 
 
-def _edition(attributes: Mapping[str, Any]) -> str | None:
-    blocks = [block.get("kubelet") for block in (attributes.get("vdu") or {}).values()]
-    return edition_of(attributes, "vnfcs", [attributes.get("kubelet"), *blocks])
-
-
 def _came(vm: PlacedVm) -> str:
     return _CAME.get(vm.came, HEALED)
 
 
 def _recorded(came: str) -> dict[str, str]:
-    """What state holds of how a VNFC came; nothing of an instantiated one, as in states of old."""
+    """What state holds of how a VNFC came; nothing of an instantiated one."""
     return {} if came == INSTANTIATED else {"came": came}
 
 
@@ -462,7 +453,7 @@ def node(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any
     """A VNFC as a node of the cluster that the VNF makes: pods go to workers."""
     block = (attributes.get("vdu") or {}).get(vm.pool) or {}
     blocks = attributes.get("kubelet"), block.get("kubelet")
-    kubelet = kubelet_of(Platform.KUBEADM, _edition(attributes), *blocks)
+    kubelet = kubelet_of(Platform.KUBEADM, *blocks)
     if _role(attributes, vm.pool) != WORKER:
         return NodeMarks({}, (CONTROL_PLANE_TAINT,), kubelet)
     worker = _Worker(vm.pool, _came(vm), vm.placement.machine, vm.placement.availability_zone)
