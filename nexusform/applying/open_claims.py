@@ -58,19 +58,6 @@ class _Row(Struct, frozen=True, array_like=True):
     measured: tuple[_Shares, _Shares, _Shares] | None = None
 
 
-class _OneVm(Struct, frozen=True, array_like=True):
-    """A VM as states of earlier versions note it, a row for each."""
-
-    number: int | str
-    object: str
-    rack: str
-    machine: str
-    stated: tuple[float, float, float]
-    tied: tuple[int, int, int]
-    told: tuple[bool, bool]
-    measured: tuple[float, float, float] | None = None
-
-
 _T = TypeVar("_T")
 
 
@@ -79,22 +66,14 @@ def open_claims(private: Mapping[str, Any] | None) -> OpenClaims:
     noted = (private or {}).get(OPEN_CLAIMS)
     found: dict[str, tuple[Landing, ...]] = {}
     for pool, text in noted.items() if isinstance(noted, Mapping) else ():
-        for read in (_by_rack, _one_by_one):
-            with suppress(msgspec.DecodeError, ValueError):
-                found[str(pool)] = tuple(read(str(text)))
-                break
+        with suppress(msgspec.DecodeError, ValueError):
+            found[str(pool)] = tuple(_by_rack(str(text)))
     return found
 
 
 def _by_rack(text: str) -> Iterator[Landing]:
     for row in msgspec.json.decode(text, type=list[_Row]):
         yield from _landings_of(row)
-
-
-def _one_by_one(text: str) -> Iterator[Landing]:
-    for row in msgspec.json.decode(text, type=list[_OneVm]):
-        shares = Certainty(*row.stated, row.tied, row.measured)
-        yield Landing(row.number, row.rack, row.machine, shares, *row.told, row.object)
 
 
 def with_open_claims(private: Mapping[str, Any] | None, opened: OpenClaims) -> Mapping[str, Any] | None:

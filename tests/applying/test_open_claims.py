@@ -49,19 +49,6 @@ def test_a_note_reads_back_as_it_was(opened: dict[str, tuple[Landing, ...]]) -> 
     assert with_open_claims(noted, {}) == {"other": 1}
 
 
-def test_what_an_earlier_version_noted_stays_open() -> None:
-    """A row for each VM, as states have it that were written before."""
-    noted = (
-        '[[0,"c-np-0","rack3","rack3-bm15",[0.12,0.01,0.41],[8,70,2],[false,true],null],'
-        '[1,"c-np-1","rack6","rack6-bm07",[1.0,0.5,1.0],[1,2,1],[true,true],[0.1,0.2,0.3]]]'
-    )
-    first, second = open_claims({OPEN_CLAIMS: {"np": noted}})["np"]
-    assert (first.number, first.object, first.rack, first.machine) == (0, "c-np-0", "rack3", "rack3-bm15")
-    assert first.shares == Certainty(0.12, 0.01, 0.41, (8, 70, 2), None)
-    assert (first.machine_is_told, first.count_is_told) == (False, True)
-    assert second.shares.measured == (0.1, 0.2, 0.3)
-
-
 def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
     landings = tuple(
         Landing(

@@ -7,13 +7,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from nexusform.address import Address
 from nexusform.diagnostics import Diagnostic, error, has_errors
 from nexusform.schema import BlockSchema
 from nexusform.state import codec
-from nexusform.state.objects import EMPTY, InstanceState, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.state_ports import BackendProblem, StateBackend, is_sealed
 
 if TYPE_CHECKING:  # most states have no journal
@@ -76,8 +74,6 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
         state, problems = codec.decode(document, backend.describe(), types)
     if state is None:
         return None, problems
-    if closely:
-        state = _with_secrets(state)
     if not lines:
         return Stored(state, digest=sha256(document or b"").hexdigest()), problems
     if has_errors(problems):
@@ -97,20 +93,3 @@ def read_stored(backend: StateBackend, *, closely: bool = True) -> tuple[Stored 
         remaining=draft.remaining(),
     )
     return stored, problems
-
-
-def _with_secrets(state: State) -> State:
-    """The state with what holds secrets marked: an older nexusform did not."""
-    from nexusform.resource_types.registry import registries
-
-    marked: dict[Address, InstanceState] = {}
-    types = registries().resource_types
-    for address, instance in state.instances.items():
-        secrets = types[address.type].secrets if address.type in types else None
-        current = instance.current
-        if secrets is None or current is None:
-            continue
-        sensitive = tuple(dict.fromkeys((*current.sensitive, *secrets(current.attributes))))
-        if sensitive != current.sensitive:
-            marked[address] = replace(instance, current=replace(current, sensitive=sensitive))
-    return replace(state, instances={**state.instances, **marked}) if marked else state

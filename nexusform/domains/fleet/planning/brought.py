@@ -177,7 +177,7 @@ def noted_before(asked: Asked) -> Mapping[str, Any]:
 
 
 def _standing(asked: Asked, offer: Offer, hub: Hub) -> Contents:
-    """What stands: as noted, or as the objects and overrides tell where an older state noted hashes only."""
+    """What stands: as noted, or of an imported placement as the objects and overrides tell."""
     note = noted_before(asked)
     if asked.shown:
         return _shown(asked, offer, hub, note)

@@ -152,7 +152,7 @@ def has_resources(binding: Binding) -> bool:
 
 
 def is_noted(note: Mapping[str, Any]) -> bool:
-    """Whether state holds contents; before snapshots had any it noted the latest one's hash alone."""
+    """Return whether state holds contents; an imported placement has none before its first plan."""
     return SNAPSHOTS in note
 
 

@@ -326,7 +326,7 @@ def _terms(
 
 def _outdated(run: FleetRun, placement: PlacementPlan, plan: RunPlan, begun: BegunRun) -> str:
     """Why a run that began earlier goes no further, "" when it does."""
-    # What an older version did not note is taken as it is now.
+    # What nobody noted is taken as it is now.
     snapshot = plan.policy_snapshot if begun.policy_snapshot is None else begun.policy_snapshot
     count = plan.cluster_count if begun.cluster_count is None else begun.cluster_count
     if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):

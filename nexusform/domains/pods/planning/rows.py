@@ -65,9 +65,8 @@ class PodNote(Struct, frozen=True):
     """What state remembers of a pod: its node ("" while it waits), and that node's machine and zone.
 
     `former` is the hash of the template that it was made from, where that is older than its workload's, and
-    `former_pod` what it was made from (as JSON, "" in states of earlier versions).
-    `state` is "" in states of earlier versions, which told neither state nor reason. `volumes` are those that
-    its claims have, by claim.
+    `former_pod` what it was made from, as JSON. `state` is "" where state does not tell it. `volumes`
+    are those that its claims have, by claim.
     """
 
     node: str = ""
@@ -143,8 +142,7 @@ def _former(workload: Workload, outcome: PodOutcome, stays: PodNote | None) -> d
         return {}
     template = spec.template or _NAMELESS
     if stays is not None and stays.former == template:
-        # What an earlier version left out nobody knows any more.
-        return {FORMER: template} | ({FORMER_POD: stays.former_pod} if stays.former_pod else {})
+        return {FORMER: template, FORMER_POD: stays.former_pod}
     return {FORMER: template, FORMER_POD: written_pod(spec)}
 
 

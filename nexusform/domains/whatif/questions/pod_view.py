@@ -158,7 +158,7 @@ def _placed(
 def _pods(cluster: NodeCluster, brought: _Brought, observed: ObservedCluster | None) -> ClusterPods:
     """Workloads given to the cluster directly, and those that placements put there."""
     direct, placed = brought.direct.get(cluster.id, []), brought.placed.get(cluster.id, {})
-    # States of older versions tell only which workloads a placement brought, not what they were.
+    # An imported placement notes no objects: they are those on the hub.
     by_placements = brought.by_placements.get(cluster.id, brought.hub)
     # What is brought is as it says, not as kubectl saw it.
     named = {_identity(each) for each in (*direct, *by_placements)}

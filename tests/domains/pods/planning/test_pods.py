@@ -325,17 +325,6 @@ def test_pods_of_an_older_template_hold_what_they_asked_for(replicas: int, image
     assert is_empty(plan(later, state))
 
 
-def test_a_state_that_does_not_tell_what_older_pods_asked_for_plans_as_it_did() -> None:
-    strategy = {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}
-    first = RACKS + workers(3) + manifest("m", deployment("w", 3, cpu="3", image="i:1", **strategy))
-    second = without(first, "i:1", "i:2")
-    state = applied(good(plan(first)))
-    state = applied(good(plan(second, state)), state)
-    for place in attributes(state, "fleet_hub_manifest.m")["workloads"]["default/Deployment/w"].values():
-        place.pop("former_pod", None)
-    assert is_empty(plan(second, state))
-
-
 def test_pods_below_a_partition_keep_their_template_until_it_falls() -> None:
     def text(image: str, partition: int) -> str:
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
