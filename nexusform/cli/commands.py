@@ -90,7 +90,7 @@ class Command(click.Command):
         for flag in flags:
             if flag.switch and f"-{before}" in flag.opts:
                 return f" Write -{before}={extra}."
-        ids = [f"{flag.opts[0].removeprefix('-')}={extra}" for flag in flags if flag.metavar == "ID"]
+        ids = [f"{flag.opts[0]}={extra}" for flag in flags if flag.metavar == "ID"]
         return f" Write {' or '.join(ids)}." if ids else ""
 
     def _rewritten(self, ctx: click.Context, arguments: list[str]) -> list[str]:

@@ -221,8 +221,8 @@ class FleetRun(Struct, frozen=True):
 
 class BegunRun(Struct, frozen=True):
     """What a run fixed when it began, as state notes it and a hub shows it; what neither tells is
-    None. `overrides` are by position those that each cluster of `picked` gets. `done` are the clusters that it
-    has finished, `ended`: it goes no further.
+    None. `overrides` are by position those that each cluster of `picked` gets. `done` are the clusters that
+    it has finished, `ended`: it goes no further.
 
     Source: KubeFleet pkg/controllers/updaterun/initialization.go.
     """

@@ -134,8 +134,8 @@ def _settle_among(claimants: Sequence[_Claim], cluster: str, found: Mapping[str,
 
 class _Claim(Struct, frozen=True):
     # An object that a placement would have on a cluster: whether it had it before, and whether it keeps it as
-    # it is. States of older versions have objects that two placements keep; nothing changes for that before
-    # one of them rolls out.
+    # it is. Two imported placements may keep one object; nothing changes for that before one of them rolls
+    # out.
     placement: PlacementPlan
     object: Identity
     had_before: bool
