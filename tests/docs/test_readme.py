@@ -25,7 +25,7 @@ def test_the_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = readme[readme.index("Among its lines") :].split("```")[1]
+    block = readme[readme.index("Excerpt:") :].split("```")[1]
     excerpt = [line for line in block.splitlines() if line.strip()]
     assert len(excerpt) > 5
     printed = iter(done.stdout.splitlines())
@@ -42,7 +42,7 @@ def test_the_excerpt_of_a_terraform_plan_is_printed_by_its_command(tmp_path: Pat
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme[readme.index("### A plan of Terraform") :]
+    section = readme[readme.index("### A Terraform plan") :]
     assert all(flag in section.split("```")[1] for flag in flags)
     excerpt = [line for line in section.split("```")[3].splitlines() if line.strip()]
     printed = iter(done.stdout.splitlines())

@@ -13,7 +13,7 @@ from tests import commands
 from tests.docs.documented_domains import of_documented_domains
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
-FIRST_HOUR = TUTORIAL.with_name("first-hour.md")
+IMPORT_PAGE = TUTORIAL.with_name("import-a-site.md")
 HOW_TO = sorted(TUTORIAL.parent.glob("how-to/*.md"))
 BROWNFIELD = Path(__file__).parents[2] / "examples" / "brownfield"
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -51,10 +51,10 @@ def _follow(page: Path, directory: Path) -> int:
 
 
 @of_documented_domains
-def test_the_first_hour_does_what_it_says(tmp_path: Path) -> None:
+def test_the_import_page_does_what_it_says(tmp_path: Path) -> None:
     shutil.copytree(BROWNFIELD / "export", tmp_path / "export")
     site = tmp_path / "site.nf.hcl"
-    for language, _, body in FENCE.findall(FIRST_HOUR.read_text()):
+    for language, _, body in FENCE.findall(IMPORT_PAGE.read_text()):
         if language == "hcl":
             before, after = body.split("---\n")
             assert before in site.read_text()
