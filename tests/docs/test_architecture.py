@@ -1,4 +1,4 @@
-"""The walk of one VM in docs/walk-of-one-vm.md: its tables name every module that one VM passes.
+"""The code path of one VM in docs/how-a-plan-is-made.md: its tables name every module that one VM passes.
 
 One VM is followed through a real plan, its apply and its reports. A module counts when one of its functions
 is given that VM (a record of its own, a demand, a name, a row, a place on a map), or reads its record.
@@ -29,7 +29,7 @@ from tests.rendering.real_plans import nexusform, repaired
 pytestmark = pytest.mark.of_domains("fleet")
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nexusform"
-PAGE = ROOT / "docs" / "walk-of-one-vm.md"
+PAGE = ROOT / "docs" / "how-a-plan-is-made.md"
 MOST_MODULES = 25
 # It is evacuated, and so is placed again.
 TRACED = ("web", "workers", 0)

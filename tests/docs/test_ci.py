@@ -183,7 +183,7 @@ def test_every_recipe_is_confined_and_remembers_nothing_in_the_work_tree() -> No
     variables = GITLAB[".nexusform"]["variables"]
     assert variables["NF_CONFINE"] == "$CI_PROJECT_DIR"
     assert variables["NF_DATA_DIR"].startswith("$CI_PROJECT_DIR.tmp/")
-    assert "NF_CONFINE" in (CI / "atlantis.md").read_text(encoding="utf-8")
+    assert "NF_CONFINE" in (CI / "README.md").read_text(encoding="utf-8")
 
 
 # What the recipes' own scripts import, or run.
