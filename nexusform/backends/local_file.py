@@ -210,16 +210,16 @@ _SCHEMA: Final = BlockSchema(
     {
         "path": Attribute(
             STRING,
-            f'The state file, relative to the root module\'s directory; "{DEFAULT_PATH}" when absent.',
+            f'The state file, relative to the root module. Default: "{DEFAULT_PATH}".',
             optional=True,
         ),
         "workspace_dir": Attribute(
             STRING,
-            "The directory of other workspaces; the state file's path with `.d` when absent.",
+            "Directory of other workspaces. Default: path of the state file with `.d`.",
             optional=True,
         ),
     },
-    description="State in a file of this machine.",
+    description="State in a local file.",
 )
 
 

@@ -125,7 +125,7 @@ class MemoryBackend:
 
 # --- the kind ------------------------------------------------------------------------------------
 
-_SCHEMA: Final = BlockSchema({}, description="State in memory, gone when the command ends.")
+_SCHEMA: Final = BlockSchema({}, description="State in memory, lost when the command ends.")
 
 
 def _open(_settings: Mapping[str, Any], _directories: Directories) -> StateBackend:

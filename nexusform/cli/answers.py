@@ -42,16 +42,16 @@ class Answer(Struct, frozen=True):
 class AnswerFormFlags(Struct, frozen=True, kw_only=True):
     """In which forms an answer is written."""
 
-    format: str = choice("How to say it", ("text", "markdown", "json"))
-    report: tuple[str, ...] = texts("Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH")
+    format: str = choice("Set the output format", ("text", "markdown", "json"))
+    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
 
 
 class AnswerFlags(Struct, frozen=True, kw_only=True):
     """About which plan is asked, and in which forms the answer is written."""
 
-    plan: str = text("Ask how things will be after a saved plan", metavar="FILE")
-    format: str = choice("How to say it", ("text", "markdown", "json"))
-    report: tuple[str, ...] = texts("Also write the answer to a file (- is stdout)", metavar="FORMAT:PATH")
+    plan: str = text("Start from the result of a saved plan", metavar="FILE")
+    format: str = choice("Set the output format", ("text", "markdown", "json"))
+    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
 
     @property
     def is_document(self) -> bool:

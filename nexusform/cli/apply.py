@@ -39,13 +39,13 @@ SURE_CLAIM_BROKE: Final = 2  # exit code: all was done, and what the plan was su
 class ApplyFlags(Struct, frozen=True, kw_only=True):
     """What apply and destroy take beyond planning flags."""
 
-    auto_approve: bool = switch("Do not ask before changing anything")
-    input: bool = switch("Never ask: fail where a question would be needed", default=True)
-    parallelism: int = number("Steps at a time", default=10, at_least=1)
-    fail_fast: bool = switch("Start no further step after one failed")
-    as_json: bool = switch("As a stream of JSON events; needs -auto-approve or a plan file", flag="json")
-    concise: bool = switch("Without a line per step")
-    show_sensitive: bool = switch("Show sensitive values in reports")
+    auto_approve: bool = switch("Skip the confirmation")
+    input: bool = switch("Fail instead of asking", default=True)
+    parallelism: int = number("Limit the number of concurrent steps", default=10, at_least=1)
+    fail_fast: bool = switch("Start no further step after a failure")
+    as_json: bool = switch("Print JSON events (with -auto-approve or PLANFILE)", flag="json")
+    concise: bool = switch("Print no line per step")
+    show_sensitive: bool = switch("Show sensitive values")
     take_ownership: bool = ownership_flag()
     shown: PlacementFlags = group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -68,11 +68,10 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     """What `apply` takes; without `planfile` it plans afresh."""
 
     planfile: str | None = optional(None)
-    resume: bool = switch("Do what an interrupted or failed apply left to do, as it was planned")
-    discard: bool = switch("Drop what an interrupted or failed apply left to do")
+    resume: bool = switch("Continue an interrupted or failed apply")
+    discard: bool = switch("Drop the rest of an interrupted or failed apply")
     verify: tuple[str, ...] = texts(
-        "Refuse a PLANFILE that planning again would not give, or that was not signed with the key whose "
-        "public half is in FILE",
+        "Reject an outdated plan, or one without this signature",
         metavar="replan|key:FILE",
     )
     planning: PlanningFlags = group(PlanningFlags)

@@ -76,7 +76,7 @@ class Flag(click.Option):
         shown = ", ".join(f"-{name}{value}" for name in names)
         meaning = self.help or ""
         if self.multiple:
-            meaning += "; may be repeated"
+            meaning += " (repeatable)"
         if self.switch and self.default is True:
             return shown.replace(f"-{names[0]}", f"-{names[0]}=false", 1), meaning
         return shown, meaning

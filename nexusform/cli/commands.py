@@ -34,14 +34,16 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
     """What every command takes that looks at configuration or state: how far configuration is trusted."""
 
     confine: str = switch_or_text(
-        "Let configuration read below this directory only, and name no address (top of the work tree)",
+        "Restrict files to DIR (default: work tree), block addresses",
         metavar="DIR",
     )
     allow_remote: tuple[str, ...] = texts(
-        "With -confine: what addresses in configuration may begin with", metavar="URL-PREFIX"
+        "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
     )
-    limit: tuple[str, ...] = texts("Set how much a plan may stand for (docs/security.md)", metavar="NAME=N")
-    backend_config: tuple[str, ...] = texts("A setting of the backend, or a file of them", metavar="FILE|K=V")
+    limit: tuple[str, ...] = texts("Set a resource limit (docs/security.md)", metavar="NAME=N")
+    backend_config: tuple[str, ...] = texts(
+        "Set a backend argument, or read a file of them", metavar="FILE|K=V"
+    )
 
 
 def trust_flags() -> TrustFlags:

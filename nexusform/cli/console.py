@@ -28,8 +28,8 @@ type(EXPRESSION) shows the type of a value. Open brackets and heredocs go on ove
 class ConsoleArguments(Struct, frozen=True, kw_only=True):
     """What `console` takes."""
 
-    explain: str = text("Show where the value of an expression comes from, and leave", metavar="EXPR")
-    as_json: bool = switch("With -explain, as JSON", flag="json")
+    explain: str = text("Explain the value of one expression and exit", metavar="EXPR")
+    as_json: bool = switch("With -explain, print JSON", flag="json")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     state: str = state_flag()
     view: ViewFlags = group(ViewFlags)

@@ -28,9 +28,9 @@ class ExplainArguments(Struct, frozen=True, kw_only=True):
 
     address: str = positional()
     name: str = optional("", metavar="[OBJECT]")
-    plan: str = text("Ask a saved plan", metavar="FILE")
-    format: str = choice("How to say it", ("text", "markdown", "json"))
-    every: bool = switch("Every machine of the site that was refused, not only those of the rack")
+    plan: str = text("Use a saved plan", metavar="FILE")
+    format: str = choice("Set the output format", ("text", "markdown", "json"))
+    every: bool = switch("List rejected machines of the whole site")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     state: str = state_flag()
     view: ViewFlags = group(ViewFlags)

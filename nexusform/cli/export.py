@@ -20,8 +20,8 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
     """What `export` takes."""
 
     plan_file: str = positional(metavar="PLANFILE")
-    format: str = choice("What is written", FORMATS)
-    out: str = text_flag("Write it to a file instead of stdout", metavar="FILE")
+    format: str = choice("Set the output format", FORMATS)
+    out: str = text_flag("Write to a file instead of stdout", metavar="FILE")
     view: ViewFlags = group(ViewFlags)
 
 

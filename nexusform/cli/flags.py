@@ -26,7 +26,7 @@ class NoArguments(Struct, frozen=True, kw_only=True):
 class ViewFlags(Struct, frozen=True, kw_only=True):
     """How messages look."""
 
-    no_color: bool = switch("Without colours")
+    no_color: bool = switch("Disable colours")
 
     def screen(self) -> Screen:
         """Where text goes."""
@@ -36,8 +36,8 @@ class ViewFlags(Struct, frozen=True, kw_only=True):
 class LockFlags(Struct, frozen=True, kw_only=True):
     """Whether and how long to wait for the lock of the state."""
 
-    lock: bool = switch("Do not lock the state; another run may then change it meanwhile", default=True)
-    lock_timeout: str = text("How long to wait for a lock", metavar="DURATION", default="0s")
+    lock: bool = switch("Do not lock the state", default=True)
+    lock_timeout: str = text("Wait this long for the lock", metavar="DURATION", default="0s")
 
     def locking(self) -> Locking:
         """What both say. Raises a usage error for what is no duration."""
@@ -46,20 +46,18 @@ class LockFlags(Struct, frozen=True, kw_only=True):
 
 def variable_flags() -> tuple[tuple[str, str], ...]:
     """-var, -var-file, in the order given."""
-    meaning = "Set a variable (-var 'name=value'), or read a file of them (-var-file=FILE)"
+    meaning = "Set a variable, or read a file of variables"
     return in_order(meaning, ("var", "var-file"))
 
 
 def state_flag() -> str:
     """-state."""
-    return text("State file of the local backend", metavar="FILE")
+    return text("Use this state file of the local backend", metavar="FILE")
 
 
 def ownership_flag() -> bool:
     """-take-ownership."""
-    return switch(
-        "On a fleet hub write what others apply, too (Flux, Argo CD), and take fields of others over"
-    )
+    return switch("Take fields of other managers on a fleet hub")
 
 
 def place_of(

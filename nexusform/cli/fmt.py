@@ -22,11 +22,11 @@ class FmtArguments(Struct, frozen=True, kw_only=True):
     """What `fmt` takes."""
 
     paths: tuple[str, ...] = positionals(metavar="[PATH]...")
-    list_files: bool = switch("Do not list the files that are not in style", default=True, flag="list")
-    write: bool = switch("Leave the files as they are", default=True)
-    diff: bool = switch("Show what changes")
-    check: bool = switch("Change nothing; exit code 3 when a file is not in style")
-    recursive: bool = switch("Directories below too")
+    list_files: bool = switch("Do not list changed files", default=True, flag="list")
+    write: bool = switch("Do not write the files", default=True)
+    diff: bool = switch("Show a diff")
+    check: bool = switch("Only check; exit with 3 if a file needs formatting")
+    recursive: bool = switch("Include subdirectories")
     view: ViewFlags = group(ViewFlags)
 
 

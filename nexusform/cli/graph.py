@@ -14,8 +14,8 @@ from nexusform.workflow.plan_files.graph import find_graph, svg_of_dot
 class GraphArguments(Struct, frozen=True, kw_only=True):
     """What `graph` takes."""
 
-    format: str = choice("Language of the drawing", ("dot", "svg", "mermaid"))
-    type: str = choice("What to draw", ("plan", "plan-destroy"))
+    format: str = choice("Set the output format", ("dot", "svg", "mermaid"))
+    type: str = choice("Draw this kind of plan", ("plan", "plan-destroy"))
     plan: str = text("Draw the resources of a saved plan", metavar="FILE")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     state: str = state_flag()

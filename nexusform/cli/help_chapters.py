@@ -8,26 +8,26 @@ from typing import Final
 _MOST: Final = 15  # flags that stand under one title
 _OTHERS: Final = "Other options"
 _CHAPTERS: Final[Mapping[str, str]] = {
-    "What to plan": "destroy refresh-only refresh target target-file exclude exclude-file replace var "
+    "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var "
     "var-file tie-breaks",
-    "What comes of it": "out sign generate-config-out detailed-exitcode fail-on",
-    "What is shown": "details placements report diff source-url json compat no-color concise show-sensitive",
-    "How it is carried out": "auto-approve resume discard fail-fast verify take-ownership parallelism input",
+    "Result": "out sign generate-config-out detailed-exitcode fail-on",
+    "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
+    "Apply options": "auto-approve resume discard fail-fast verify take-ownership parallelism input",
     "State and backend": "state lock lock-timeout backup backend-config",
-    "How far configuration is trusted": "confine allow-remote limit",
+    "Confinement": "confine allow-remote limit",
 }
 _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "plan": (
-        ("nexusform plan -out=p.nfplan", "apply does what was saved"),
+        ("nexusform plan -out=p.nfplan", "save the plan for apply"),
         ("nexusform plan -report=markdown:plan.md", "a comment for a pull request"),
-        ("nexusform plan -fail-on=moved:0,room:5", "an error where a VM moves"),
+        ("nexusform plan -fail-on=moved:0,room:5", "fail if a VM moves"),
         ("nexusform plan -replace=ADDR:core-w-1", "re-place one VM of a cluster"),
         ("nexusform plan -details -target=ADDR", "every argument of one object"),
     ),
     "apply": (
-        ("nexusform apply p.nfplan", "carry out a plan as it was reviewed"),
-        ("nexusform apply -resume", "go on with what was interrupted"),
-        ("nexusform apply -refresh-only", "record what stands, and change nothing"),
+        ("nexusform apply p.nfplan", "apply a reviewed plan"),
+        ("nexusform apply -resume", "continue an interrupted apply"),
+        ("nexusform apply -refresh-only", "only refresh the state"),
     ),
 }
 

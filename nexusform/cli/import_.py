@@ -33,19 +33,17 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     address: str = optional("")
     object_id: str = optional("", metavar="ID")
     source: str = text(
-        "Take over everything of an exported directory, of Azure, or of a fleet hub",
+        "Import all objects of an export, Azure or a fleet hub",
         metavar="DIR|azure|hub",
         flag="from",
     )
-    generate_config_out: str = text(
-        "With -from: where the configuration is written, a new file", metavar="FILE"
-    )
+    generate_config_out: str = text("With -from, write the configuration to a new file", metavar="FILE")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)
     take_ownership: bool = ownership_flag()
     state: str = state_flag()
     view: ViewFlags = group(ViewFlags)
-    parallelism: int | None = number("Taken for likeness with other tools", default=None)
+    parallelism: int | None = number("Accepted for compatibility, ignored", default=None)
 
 
 @command("import", ImportArguments)

@@ -19,11 +19,11 @@ from nexusform.workflow.init import InitOptions, init_directory, missing_files, 
 class InitArguments(Struct, frozen=True, kw_only=True):
     """What `init` takes."""
 
-    reconfigure: bool = switch("Use the backend as configured now and forget the earlier one")
-    migrate_state: bool = switch("Take the state along from the earlier backend")
-    force_copy: bool = switch("With -migrate-state, also over another state that stands there")
-    input: bool = switch("At a terminal, offer to write a first configuration and a .gitignore", default=True)
-    upgrade: bool = switch("Taken for likeness with other tools; nothing is downloaded")
+    reconfigure: bool = switch("Use the configured backend, forget the previous one")
+    migrate_state: bool = switch("Copy the state from the previous backend")
+    force_copy: bool = switch("With -migrate-state, overwrite an existing state")
+    input: bool = switch("Do not offer a first configuration", default=True)
+    upgrade: bool = switch("Accepted for compatibility, ignored")
     lock: LockFlags = group(LockFlags)
     view: ViewFlags = group(ViewFlags)
 

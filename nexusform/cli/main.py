@@ -25,41 +25,42 @@ from nexusform.log import log, start
 
 # One line per command: its name, where it lives, and what `-help` says of it.
 _COMMANDS: Final[dict[str, Entry]] = {
-    "init": Entry("nexusform.cli.init:init", "Check the configuration and prepare its backend"),
-    "validate": Entry("nexusform.cli.validate:validate", "Find every mistake in the configuration"),
-    "plan": Entry("nexusform.cli.plan:plan", "Show what would change, and where everything would land"),
-    "apply": Entry("nexusform.cli.apply:apply", "Carry out a plan"),
-    "destroy": Entry("nexusform.cli.shorthands:destroy", "Remove everything that the state holds"),
-    "sign": Entry("nexusform.cli.sign:sign", "Sign a saved plan that was approved"),
-    "show": Entry("nexusform.cli.show:show", "Show the state, a saved plan, or one resource"),
+    "init": Entry("nexusform.cli.init:init", "Check the configuration and prepare the backend"),
+    "validate": Entry("nexusform.cli.validate:validate", "Validate the configuration"),
+    "plan": Entry("nexusform.cli.plan:plan", "Show planned changes and placements"),
+    "apply": Entry("nexusform.cli.apply:apply", "Apply a plan"),
+    "destroy": Entry("nexusform.cli.shorthands:destroy", "Destroy all resources in the state"),
+    "sign": Entry("nexusform.cli.sign:sign", "Sign an approved plan"),
+    "show": Entry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
     "output": Entry("nexusform.cli.output:output", "Show the root module's outputs"),
-    "explain": Entry("nexusform.cli.explain:explain", "Say why something is where it is"),
-    "simulate": Entry("nexusform.domains.whatif.cli.simulate:simulate", "Ask what would happen if"),
-    "sites": Entry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites at once"),
-    "advise": Entry("nexusform.cli.advise:advise", "List risks in the configuration and the placements"),
-    "graph": Entry("nexusform.cli.graph:graph", "Draw how the resources depend on each other"),
-    "console": Entry("nexusform.cli.console:console", "Try expressions out"),
-    "fmt": Entry("nexusform.cli.fmt:fmt", "Rewrite files into canonical style"),
+    "explain": Entry("nexusform.cli.explain:explain", "Explain a placement"),
+    "simulate": Entry(
+        "nexusform.domains.whatif.cli.simulate:simulate",
+        "Simulate capacity, failures, upgrades and repacking",
+    ),
+    "sites": Entry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites"),
+    "advise": Entry("nexusform.cli.advise:advise", "List placement risks"),
+    "graph": Entry("nexusform.cli.graph:graph", "Draw the dependency graph"),
+    "console": Entry("nexusform.cli.console:console", "Evaluate expressions"),
+    "fmt": Entry("nexusform.cli.fmt:fmt", "Format configuration files"),
     "predict": Entry(
-        "nexusform.domains.azure.cli.predict:predict", "Show where VMs land that another tool makes"
+        "nexusform.domains.azure.cli.predict:predict", "Predict placement for a Terraform, ARM or Bicep plan"
     ),
-    "export": Entry("nexusform.cli.export:export", "Write a saved plan as what other tools carry out"),
-    "import": Entry("nexusform.cli.import_:import_", "Take over an object that stands already"),
-    "inventory": Entry(
-        "nexusform.domains.azure.cli.inventory:inventory", "Capture a running site, and look at a capture"
-    ),
+    "export": Entry("nexusform.cli.export:export", "Export a saved plan for other tools"),
+    "import": Entry("nexusform.cli.import_:import_", "Import an existing resource"),
+    "inventory": Entry("nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"),
     "reconcile": Entry(
-        "nexusform.domains.azure.cli.reconcile:reconcile_", "Compare what stands with what state has"
+        "nexusform.domains.azure.cli.reconcile:reconcile_", "Detect drift between site and state"
     ),
-    "state": Entry("nexusform.cli.main:STATE", "Look at and correct the state"),
-    "untaint": Entry("nexusform.cli.state_edit:untaint", "Take such a mark away"),
-    "workspace": Entry("nexusform.cli.workspace:workspace", "Work with several states of one configuration"),
-    "force-unlock": Entry("nexusform.cli.state_lock:force_unlock", "Break a lock that was left behind"),
-    "test": Entry("nexusform.domains.testing.cli.test:test", "Run the test files of the configuration"),
-    "providers": Entry("nexusform.cli.metadata:providers", "What configuration can say of each type"),
-    "explore": Entry("nexusform.domains.explorer.cli.explore:explore", "Play with the plan in a browser"),
-    "lsp": Entry("nexusform.domains.editor.cli.lsp:lsp", "Be a language server for an editor"),
-    "completion": Entry("nexusform.cli.completion:completion", "Print the completion script of a shell"),
+    "state": Entry("nexusform.cli.main:STATE", "Inspect and edit the state"),
+    "untaint": Entry("nexusform.cli.state_edit:untaint", "Remove the taint of a resource"),
+    "workspace": Entry("nexusform.cli.workspace:workspace", "Manage workspaces"),
+    "force-unlock": Entry("nexusform.cli.state_lock:force_unlock", "Remove a stale lock"),
+    "test": Entry("nexusform.domains.testing.cli.test:test", "Run test files"),
+    "providers": Entry("nexusform.cli.metadata:providers", "Print the schemas of all types"),
+    "explore": Entry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
+    "lsp": Entry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
+    "completion": Entry("nexusform.cli.completion:completion", "Print a shell completion script"),
     "version": Entry("nexusform.cli.version:version", "Show the version"),
 }
 COMMANDS: Final[dict[str, Entry]] = {
@@ -74,23 +75,23 @@ _SAFE: Final = (
 )
 # The same of `nexusform state ...`.
 _STATE_COMMANDS: Final[dict[str, Entry]] = {
-    "list": Entry("nexusform.cli.state_view:list_instances", "List the addresses of what the state holds"),
+    "list": Entry("nexusform.cli.state_view:list_instances", "List resource instances"),
     "show": Entry("nexusform.cli.state_view:show", "Show one resource instance"),
-    "mv": Entry("nexusform.cli.state_edit:mv", "Give an instance, a resource or a module another address"),
-    "rm": Entry("nexusform.cli.state_edit:rm", "Forget instances without destroying them"),
-    "verify": Entry("nexusform.cli.state_view:verify", "Look whether what the state says can be so"),
+    "mv": Entry("nexusform.cli.state_edit:mv", "Rename a resource or module"),
+    "rm": Entry("nexusform.cli.state_edit:rm", "Remove resources from the state"),
+    "verify": Entry("nexusform.cli.state_view:verify", "Check the state for errors"),
     "pull": Entry("nexusform.cli.state_view:pull", "Print the state document"),
-    "push": Entry("nexusform.cli.state_edit:push", "Replace the state by a document"),
-    "history": Entry("nexusform.cli.state_view:history", "List the versions that are kept"),
-    "rollback": Entry("nexusform.cli.state_edit:rollback_to", "Go back to an earlier version"),
+    "push": Entry("nexusform.cli.state_edit:push", "Replace the state with a document"),
+    "history": Entry("nexusform.cli.state_view:history", "List stored versions of the state"),
+    "rollback": Entry("nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 _CHAPTERS: Final[dict[str, tuple[str, ...]]] = {
-    "Every day": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),
-    "Ask": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
-    "Sites and what stands there": ("sites", "import", "inventory", "reconcile"),
+    "Main commands": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),
+    "Analysis": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
+    "Sites": ("sites", "import", "inventory", "reconcile"),
     "State": ("state", "workspace", "untaint", "force-unlock"),
-    "With other tools": ("sign", "export", "test", "lsp", "completion"),
+    "Other tools": ("sign", "export", "test", "lsp", "completion"),
 }
 # Commands of Terraform that there are none of, and what is done instead.
 _HINTS: Final[dict[str, str]] = {
@@ -114,15 +115,15 @@ ROOT: Final = LazyGroup(
     "nexusform",
     COMMANDS,
     aliases=ALIASES,
-    summary="Plan and apply where things land on Azure Operator Nexus.",
-    epilogue="-chdir=DIR before the command runs it there. nexusform COMMAND -help tells more.",
+    summary="Placement planning for Azure Operator Nexus, in Terraform style.",
+    epilogue="Use -chdir=DIR before the command to run it in DIR. More: nexusform COMMAND -help.",
     chapters=_CHAPTERS,
     hints=_HINTS,
 )
 STATE: Final = LazyGroup(
     "state",
     _STATE_COMMANDS,
-    summary="Look at and correct the state.",
+    summary="Inspect and edit the state.",
     hints={
         "replace-provider": "A block's provider argument says who carries it out; the next plan takes that "
         "over.",

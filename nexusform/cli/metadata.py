@@ -13,8 +13,8 @@ from nexusform.cli.commands import Entry, LazyGroup, command
 
 providers: Final = LazyGroup(
     "providers",
-    {"schema": Entry("nexusform.cli.metadata:schema", "The schemas of all types, as JSON")},
-    summary="What configuration can say of each type.",
+    {"schema": Entry("nexusform.cli.metadata:schema", "Print the schemas of all types as JSON")},
+    summary="Print the schemas of all types.",
     hints={
         "lock": "Providers come with nexusform, so there is no lock file and nothing to download.",
         "mirror": "Providers come with nexusform, so there is nothing to mirror.",
@@ -25,7 +25,7 @@ providers: Final = LazyGroup(
 class SchemaArguments(Struct, frozen=True, kw_only=True):
     """What `providers schema` takes."""
 
-    as_json: bool = switch("As a JSON document (the only form there is)", flag="json")
+    as_json: bool = switch("Print a JSON document (the only format)", flag="json")
 
 
 @command("schema", SchemaArguments, trusts=False)

@@ -21,9 +21,9 @@ from nexusform.workflow.states.state_commands import read_state
 class OutputArguments(Struct, frozen=True, kw_only=True):
     """What `output` takes; without `name` it shows all outputs."""
 
-    as_json: bool = switch("As JSON", flag="json")
-    raw: bool = switch("One output's text as it is, without quotes or a newline")
-    show_sensitive: bool = switch("Show sensitive values too")
+    as_json: bool = switch("Print JSON", flag="json")
+    raw: bool = switch("Print one output without quotes and newline")
+    show_sensitive: bool = switch("Show sensitive values")
     state: str = state_flag()
     view: ViewFlags = group(ViewFlags)
     name: str = optional("")

@@ -31,14 +31,12 @@ _CHANGES: Final = 2  # exit code of -detailed-exitcode
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """What `plan` takes."""
 
-    out: str = text("Save the plan to a file, to be applied as it is", metavar="FILE")
-    sign: str = text("Sign the saved plan with this private key (Ed25519, PEM)", metavar="KEYFILE")
-    detailed_exitcode: bool = switch("Exit with 2 when there are changes")
-    generate_config_out: str = text("Write configuration for imported objects that have none", metavar="FILE")
-    as_json: bool = switch("As a stream of JSON events", flag="json")
-    fail_on: str = text(
-        "Exit with 1 when the plan moves more, leaves less room or is less certain", metavar="NAME:LIMIT,..."
-    )
+    out: str = text("Save the plan to a file", metavar="FILE")
+    sign: str = text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    detailed_exitcode: bool = switch("Exit with 2 if there are changes")
+    generate_config_out: str = text("Write configuration for imported objects", metavar="FILE")
+    as_json: bool = switch("Print a stream of JSON events", flag="json")
+    fail_on: str = text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     planning: PlanningFlags = group(PlanningFlags)
     shown: PlacementFlags = group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -46,7 +44,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     state: str = state_flag()
     take_ownership: bool = ownership_flag()
     view: ViewFlags = group(ViewFlags)
-    show_sensitive: bool = switch("Show sensitive values in reports")
+    show_sensitive: bool = switch("Show sensitive values")
 
 
 class Showing(Struct, frozen=True):

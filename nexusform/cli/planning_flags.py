@@ -16,23 +16,23 @@ from nexusform.rendering.report.placement_rows import Detail
 from nexusform.workflow.runs.run import PlanOptions
 
 _MOST_ADDRESSES: Final = 1024 * 1024  # bytes of a -target-file
-_FILE_OF_ADDRESSES: Final = "Read addresses, one per line, # for comments"
+_FILE_OF_ADDRESSES: Final = "Read addresses from a file, one per line"
 
 
 class PlanningFlags(Struct, frozen=True, kw_only=True):
     """What shapes a plan."""
 
-    destroy: bool = switch("Plan to remove everything")
-    refresh_only: bool = switch("Only bring the state up to what the providers see")
-    refresh: bool = switch("Plan on what the state remembers, without asking the providers", default=True)
-    target: tuple[str, ...] = texts("Only this address and what it needs", metavar="ADDR")
+    destroy: bool = switch("Plan to destroy everything")
+    refresh_only: bool = switch("Only refresh the state")
+    refresh: bool = switch("Skip the refresh, use the recorded state", default=True)
+    target: tuple[str, ...] = texts("Plan only this address and its dependencies", metavar="ADDR")
     target_file: tuple[str, ...] = texts(_FILE_OF_ADDRESSES, metavar="FILE")
-    exclude: tuple[str, ...] = texts("All but this address and what needs it", metavar="ADDR")
+    exclude: tuple[str, ...] = texts("Skip this address and its dependents", metavar="ADDR")
     exclude_file: tuple[str, ...] = texts(_FILE_OF_ADDRESSES, metavar="FILE")
     replace: tuple[str, ...] = texts(
         "Replace this resource, or re-place one of its VMs", metavar="ADDR[:OBJECT]"
     )
-    tie_breaks: int | None = number("Repetitions that certainty stands on; 0 turns it off", default=None)
+    tie_breaks: int | None = number("Set the number of tie-break samples; 0 disables them", default=None)
 
     @property
     def mode(self) -> Mode:
@@ -87,16 +87,12 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
 class PlacementFlags(Struct, frozen=True, kw_only=True):
     """How much of a plan is shown, and in which further forms it is written."""
 
-    placements: str = choice("Which placements to list", ("changed", "all", "none"))
-    details: bool = switch("Show every argument of every object, and every warning in full")
-    compat: str = choice(
-        "Show what tools made for Terraform read; implies -details", ("", "terraform"), metavar="terraform"
-    )
-    report: tuple[str, ...] = texts("Also write the plan to a file (- is stdout)", metavar="FORMAT:PATH")
-    diff: str = text("What the pull request changes, for -report=github-review", metavar="FILE")
-    source_url: str = text(
-        "Where this directory stands at the code host, for links in reports", metavar="URL"
-    )
+    placements: str = choice("List these placements", ("changed", "all", "none"))
+    details: bool = switch("Show all arguments and warnings in full")
+    compat: str = choice("Print Terraform's own plan format", ("", "terraform"), metavar="terraform")
+    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    diff: str = text("Read the pull request's diff for github-review", metavar="FILE")
+    source_url: str = text("Set the URL of this directory for links in reports", metavar="URL")
 
     @property
     def detail(self) -> Detail:

@@ -39,11 +39,11 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
     """What `show` takes; without `targets` it shows the state."""
 
     targets: tuple[str, ...] = positionals(metavar="[TARGET]...")
-    as_json: bool = switch("As a JSON document", flag="json")
+    as_json: bool = switch("Print a JSON document", flag="json")
     show_sensitive: bool = switch("Show sensitive values")
-    max_bytes: int | None = number("Keep text and Markdown within so many bytes", default=None, at_least=1)
+    max_bytes: int | None = number("Limit text and Markdown to N bytes", default=None, at_least=1)
     status_version: str = choice(
-        "Print placements with the conditions of that year (2023); today's without it",
+        "Print placements with the conditions of 2023",
         ("", "2023"),
         metavar="2023",
     )

@@ -57,7 +57,7 @@ def change_from(
 class MoveArguments(Struct, frozen=True, kw_only=True):
     """What `state mv` takes."""
 
-    dry_run: bool = switch("Only say what would move")
+    dry_run: bool = switch("Only show the moves")
     lock: LockFlags = group(LockFlags)
     state: str = state_flag()
     source: str = positional()
@@ -90,7 +90,7 @@ def mv(arguments: MoveArguments) -> int:
 class RemoveArguments(Struct, frozen=True, kw_only=True):
     """What `state rm` takes."""
 
-    dry_run: bool = switch("Only say what would be forgotten")
+    dry_run: bool = switch("Only show the objects to forget")
     lock: LockFlags = group(LockFlags)
     state: str = state_flag()
     addresses: tuple[str, ...] = positionals(required=True)
@@ -152,7 +152,7 @@ def _rehearsed(screen: Screen, change: StateChange, place: Place) -> bool:
 class PushArguments(Struct, frozen=True, kw_only=True):
     """What `state push` takes."""
 
-    force: bool = switch("Also when it is of another history, or older than the current state")
+    force: bool = switch("Overwrite a state of another lineage, or a newer one")
     lock: LockFlags = group(LockFlags)
     state: str = state_flag()
     file: str = positional()
@@ -200,7 +200,7 @@ class UntaintArguments(Struct, frozen=True, kw_only=True):
     """What `untaint` takes."""
 
     address: str = positional()
-    allow_missing: bool = switch("Do not fail when the object is not there")
+    allow_missing: bool = switch("Do not fail if the object does not exist")
     lock: LockFlags = group(LockFlags)
     state: str = state_flag()
 

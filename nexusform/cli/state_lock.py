@@ -15,7 +15,7 @@ class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
     """What `force-unlock` takes."""
 
     lock_id: str = positional(metavar="ID")
-    force: bool = switch("Do not ask")
+    force: bool = switch("Skip the confirmation")
     state: str = state_flag()
 
 

@@ -36,7 +36,7 @@ class ListArguments(Struct, frozen=True, kw_only=True):
     """What `state list` takes."""
 
     state: str = state_flag()
-    object_id: str = text("Only the object with this id", metavar="ID", flag="id")
+    object_id: str = text("List only the object with this id", metavar="ID", flag="id")
     addresses: tuple[str, ...] = positionals()
 
 
@@ -66,7 +66,7 @@ class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
     """What `state show` takes."""
 
     state: str = state_flag()
-    show_sensitive: bool = switch("Show sensitive values too")
+    show_sensitive: bool = switch("Show sensitive values")
     view: ViewFlags = group(ViewFlags)
     address: str = positional()
 
@@ -136,7 +136,7 @@ class VerifyArguments(Struct, frozen=True, kw_only=True):
     """What `state verify` takes."""
 
     state: str = state_flag()
-    refresh: bool = switch("Look at the state alone, without asking the providers", default=True)
+    refresh: bool = switch("Skip the refresh, check only the state", default=True)
     variables: tuple[tuple[str, str], ...] = variable_flags()
 
 

@@ -23,10 +23,10 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
     """What `validate` takes."""
 
     paths: tuple[str, ...] = positionals(metavar="[PATH]...")
-    as_json: bool = switch("As a JSON document", flag="json")
-    no_tests: bool = switch("Without looking at the test files")
-    portable: bool = switch("Warn where tools built on the Python package hcl2 could not read on")
-    test_directory: str = text("Where test files are, besides here", metavar="DIR", default=TEST_DIRECTORY)
+    as_json: bool = switch("Print a JSON document", flag="json")
+    no_tests: bool = switch("Skip the test files")
+    portable: bool = switch("Warn about syntax that the Python package hcl2 rejects")
+    test_directory: str = text("Find test files in DIR too", metavar="DIR", default=TEST_DIRECTORY)
     view: ViewFlags = group(ViewFlags)
 
 

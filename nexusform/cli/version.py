@@ -13,7 +13,7 @@ from nexusform.cli.commands import command
 class VersionArguments(Struct, frozen=True, kw_only=True):
     """What `version` takes."""
 
-    as_json: bool = switch("As a JSON document", flag="json")
+    as_json: bool = switch("Print a JSON document", flag="json")
 
 
 @command("version", VersionArguments, trusts=False)

@@ -18,12 +18,12 @@ workspace: Final = LazyGroup(
     "workspace",
     {
         "list": Entry("nexusform.cli.workspace:list_workspaces", "List the workspaces"),
-        "show": Entry("nexusform.cli.workspace:show", "Say which one is selected"),
-        "new": Entry("nexusform.cli.workspace:new", "Make a workspace and select it"),
+        "show": Entry("nexusform.cli.workspace:show", "Show the selected workspace"),
+        "new": Entry("nexusform.cli.workspace:new", "Create and select a workspace"),
         "select": Entry("nexusform.cli.workspace:select", "Select a workspace"),
         "delete": Entry("nexusform.cli.workspace:delete", "Delete a workspace"),
     },
-    summary="Work with several states of one configuration.",
+    summary="Manage workspaces.",
 )
 
 
@@ -57,7 +57,7 @@ class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """What `workspace new` takes."""
 
     lock: LockFlags = group(LockFlags)
-    state: str = text("Begin with this state document instead of an empty state", metavar="FILE")
+    state: str = text("Start with this state document", metavar="FILE")
     name: str = positional()
 
 
@@ -87,7 +87,7 @@ def new(arguments: NewWorkspaceArguments) -> int:
 class SelectWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """What `workspace select` takes."""
 
-    or_create: bool = switch("Make it when it does not exist")
+    or_create: bool = switch("Create the workspace if it does not exist")
     name: str = positional()
 
 
@@ -105,7 +105,7 @@ def select(arguments: SelectWorkspaceArguments) -> int:
 class DeleteWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """What `workspace delete` takes."""
 
-    force: bool = switch("Also when its state still holds objects, which are then forgotten")
+    force: bool = switch("Delete a non-empty workspace, forget its objects")
     lock: LockFlags = group(LockFlags)
     name: str = positional()
 

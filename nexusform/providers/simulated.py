@@ -153,33 +153,33 @@ NAME: Final = "nexusform.dev/builtin/simulated"
 
 _FAULT: Final = BlockSchema(
     {
-        "address": Attribute(STRING, "Instance address that the fault hits; may hold `*`.", required=True),
-        "operation": Attribute(STRING, "The call that it hits.", required=True, choices=OPERATIONS),
-        "error": Attribute(STRING, "Message to fail with; without it the call succeeds.", optional=True),
+        "address": Attribute(STRING, "Instance address to fail; `*` is a wildcard.", required=True),
+        "operation": Attribute(STRING, "The call to fail.", required=True, choices=OPERATIONS),
+        "error": Attribute(STRING, "Error message. Default: the call succeeds.", optional=True),
         "delay": Attribute(
             STRING,
-            'Time to wait first, for example "2s".',
+            'Delay before the call, for example "2s".',
             optional=True,
             pattern=rf"\s*{_DELAY.pattern}\s*",
             pattern_hint='a duration such as "2s" or "300ms"',
         ),
-        "times": Attribute(NUMBER, "How often it hits; 0 = always.", optional=True, default=1, minimum=0),
-        "after_effect": Attribute(BOOL, "Fail after the effect.", optional=True, default=False),
-        "answer": Attribute(DYNAMIC, "Map of attribute path to the value answered instead.", optional=True),
+        "times": Attribute(NUMBER, "Number of times; 0 = always.", optional=True, default=1, minimum=0),
+        "after_effect": Attribute(BOOL, "Fail after the change was made.", optional=True, default=False),
+        "answer": Attribute(DYNAMIC, "Map of attribute path to the returned value.", optional=True),
     },
-    description="A planted fault, for tests and drills.",
+    description="A simulated fault, for tests and drills.",
 )
 
 SETTINGS: Final = BlockSchema(
     {
         "reality": Attribute(
             STRING,
-            "JSON file that plays the real site, relative to the root module's directory.",
+            "JSON file that simulates the site, relative to the root module.",
             optional=True,
         ),
     },
-    {"fault": NestedBlock(_FAULT, Nesting.LIST, "A planted fault.")},
-    "Records what is planned and sends nothing.",
+    {"fault": NestedBlock(_FAULT, Nesting.LIST, "A simulated fault.")},
+    "Records planned objects in state and sends nothing.",
 )
 
 

@@ -27,10 +27,10 @@ def _figure(description: str, minimum: int, maximum: int | None = None) -> Attri
 MACHINE_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
-            "numa_cells": _figure("Number of NUMA cells.", 1, MOST_CELLS),
-            "cpus_per_cell": _figure("vCPUs that VMs may use in each cell.", 1),
-            "memory_gib_per_cell": _figure("Memory that VMs may use in each cell, in GiB.", 1),
-            "ephemeral_disk_gib": _figure("Disk for the root disks of VMs, in GiB per machine.", 0),
+            "numa_cells": _figure("NUMA cells.", 1, MOST_CELLS),
+            "cpus_per_cell": _figure("vCPUs for VMs per cell.", 1),
+            "memory_gib_per_cell": _figure("Memory for VMs per cell, in GiB.", 1),
+            "ephemeral_disk_gib": _figure("Disk for VM root disks per machine, in GiB.", 0),
             "vfs_per_cell": Attribute(
                 NUMBER,
                 f"SR-IOV virtual functions for VMs in each cell. Default: {VFS_PER_CELL} (inferred).",
@@ -41,7 +41,7 @@ MACHINE_BLOCK: Final = NestedBlock(
         }
     ),
     Nesting.SINGLE,
-    "Figures of the machine's own, in place of machine_sku. Every VM SKU passes the hardware check.",
+    "Custom hardware instead of machine_sku. Every VM SKU passes the hardware check.",
     max_items=1,
 )
 
@@ -55,8 +55,8 @@ MACHINE_SKU: Final = Attribute(
 
 VFS: Final = Attribute(
     NUMBER,
-    "SR-IOV virtual functions that each VM takes of its NUMA cells; each has 30 for tenants (inferred). A "
-    "change moves no VM. Default: 0.",
+    "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM."
+    " Default: 0.",
     optional=True,
     minimum=0,
     decides_placement=True,

@@ -38,46 +38,45 @@ def _argument(kind: Any, description: str, **more: Any) -> Attribute:
 
 EXTENDED: Final = _argument(
     DYNAMIC,
-    'Further resources of each node by name, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an '
-    "amount, or a list with one amount per NUMA cell of the node. Hugepages are taken from memory.",
+    'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, or a '
+    "list per NUMA cell. Hugepages reduce memory.",
 )
 KUBELET_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
             "eviction_memory": _argument(
                 STRING,
-                "Memory below which kubelet evicts (evictionHard memory.available). Default: 100Mi.",
+                "Hard eviction threshold (evictionHard memory.available). Default: 100Mi.",
             ),
             "kube_reserved": _argument(
                 MapType(STRING),
-                'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none, kubelet\'s.',
+                'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
             ),
             "system_reserved": _argument(
                 MapType(STRING),
-                'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none, kubelet\'s.',
+                'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
             ),
             "reserved_cpus": _argument(
                 STRING,
-                'reservedSystemCPUs: numbers of CPUs, such as "0-1"; they go before the CPUs of the two '
-                'reserves. Default: "0-1" on NKS (Azure\'s list of SKUs; none for NC_G2_8_v1 and '
-                "NC_P4_28_v1), none elsewhere.",
+                'reservedSystemCPUs, such as "0-1"; replaces the CPUs of both reserves. Default: "0-1" on '
+                "NKS (none for NC_G2_8_v1 and NC_P4_28_v1), none elsewhere.",
             ),
             "extended_resources": EXTENDED,
             "topology_manager_policy": _argument(
                 STRING,
-                "topologyManagerPolicy. Where it is declared, pods that kubelet would refuse are Failed.",
+                "topologyManagerPolicy. If set, pods rejected by kubelet are Failed.",
                 choices=tuple(policy.value for policy in TopologyPolicy),
             ),
             "numa_nodes": _argument(
                 NUMBER,
-                "NUMA cells that a node sees. Default: those of its VM SKU.",
+                "NUMA cells of a node. Default: those of its VM SKU.",
                 minimum=1,
                 maximum=MOST_CELLS,
             ),
         }
     ),
     Nesting.SINGLE,
-    "What nodes keep back from pods and what they offer besides. It moves no VM: it concerns new pods.",
+    "Reserved and extra resources of the nodes. Applies to new pods; moves no VM.",
     max_items=1,
 )
 

@@ -56,7 +56,7 @@ _SCHEMA: Final = BlockSchema(
         "nodes": NODES,
     },
     POOL_BLOCKS,
-    "A pool of worker nodes of an NKS cluster, as a resource of its own.",
+    "A pool of worker nodes of an NKS cluster, as a separate resource.",
 )
 
 

@@ -37,13 +37,13 @@ _OCCUPIED: Final = NestedBlock(
     BlockSchema(
         {
             "name": Attribute(STRING, "Name of the VM.", required=True, decides_placement=True),
-            "cpu_cores": figure_attribute("vCPUs that it takes on the machine.", 0),
-            "memory_gib": figure_attribute("Memory that it takes, in GiB.", 0),
-            "disk_gib": figure_attribute("Disk that it takes, in GiB.", 0, 0),
-            "numa_cells": figure_attribute("Number of NUMA cells that it spans.", 1, 1),
+            "cpu_cores": figure_attribute("vCPUs on the machine.", 0),
+            "memory_gib": figure_attribute("Memory in GiB.", 0),
+            "disk_gib": figure_attribute("Disk in GiB.", 0, 0),
+            "numa_cells": figure_attribute("NUMA cells.", 1, 1),
             "cells": Attribute(
                 ListType(NUMBER),
-                "The numbers of these cells, from 0. Absent: not known; room is then counted from to.",
+                "Cell numbers from 0. Default: unknown; capacity is then a range.",
                 optional=True,
                 decides_placement=True,
             ),
@@ -51,7 +51,7 @@ _OCCUPIED: Final = NestedBlock(
         lengths={"numa_cells": "cells"},
     ),
     Nesting.LIST,
-    "Capacity held by a VM outside nexusform.",
+    "Capacity used by an unmanaged VM.",
 )
 
 _SCHEMA: Final = BlockSchema(
@@ -61,7 +61,7 @@ _SCHEMA: Final = BlockSchema(
         "name": name_attribute("machine"),
         "slot": Attribute(
             NUMBER,
-            "Slot in the rack. One that machine_count makes describes that machine; any other adds one.",
+            "Slot in the rack. A slot of machine_count describes that machine; another slot adds one.",
             required=True,
             minimum=1,
             maximum=256,

@@ -57,18 +57,18 @@ _SCHEMA: Final = BlockSchema(
         "name": name_attribute("cluster"),
         "kubernetes_version": Attribute(
             STRING,
-            "Kubernetes version. A change re-places every VM of the cluster, rolling.",
+            "Kubernetes version. A change re-places all VMs in a rolling upgrade.",
             optional=True,
             decides_placement=True,
         ),
         "hardware_label_keys": Attribute(
             ListType(STRING),
-            "Further label keys that something on the site sets to the machine's name on every worker.",
+            "Extra label keys with the machine's name on every worker.",
             optional=True,
             default=[],
         ),
         "nodes": NODES,
-        "node_count": Attribute(NUMBER, "Number of nodes, control plane included.", computed=True),
+        "node_count": Attribute(NUMBER, "Nodes, control plane included.", computed=True),
         "capacity": Attribute(CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True),
     },
     {
@@ -108,13 +108,13 @@ _SCHEMA: Final = BlockSchema(
                 POOL_BLOCKS,
             ),
             Nesting.MAP,
-            "A pool of worker nodes. The order of the blocks decides which is placed first.",
+            "A pool of worker nodes. Pools are placed in block order.",
             label="name",
         ),
         "kubelet": KUBELET_BLOCK,
         "azure": AZURE_BLOCK,
     },
-    "An NKS cluster whose nodes are VMs on the site's machines.",
+    "An NKS cluster with VMs of the site as nodes.",
 )
 
 

@@ -42,7 +42,7 @@ ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
 _OVERRIDE: Final = NestedBlock(
     BlockSchema(switch_attributes()),
     Nesting.MAP,
-    "What is different about one of the rack's machines.",
+    "Overrides for one machine of the rack.",
     label="name",
 )
 
@@ -53,7 +53,7 @@ _SCHEMA: Final = BlockSchema(
         "name": name_attribute("rack"),
         "availability_zone": Attribute(
             STRING,
-            "Availability zone. Default: the rack's name without other characters than letters and digits.",
+            "Availability zone. Default: letters and digits of the rack's name.",
             optional=True,
             computed=True,
             on_change=OnChange.REPLACE,
@@ -63,7 +63,7 @@ _SCHEMA: Final = BlockSchema(
         ),
         "machine_count": Attribute(
             NUMBER,
-            "Number of machines, in slots 1 to machine_count. Lowering it removes the highest slots.",
+            "Machines in slots 1 to machine_count. A lower count removes the highest slots.",
             required=True,
             minimum=0,
             maximum=MAX_MACHINES,
@@ -77,15 +77,13 @@ _SCHEMA: Final = BlockSchema(
         ),
         "status": Attribute(
             STRING,
-            "A planned rack takes no VMs; `simulate capacity` counts it.",
+            "A planned rack accepts no VMs; `simulate capacity` counts it.",
             optional=True,
             default="active",
             choices=("active", "planned"),
             decides_placement=True,
         ),
-        "machines": Attribute(
-            MapType(ObjectType.of({"slot": NUMBER})), "The rack's machines by name.", computed=True
-        ),
+        "machines": Attribute(MapType(ObjectType.of({"slot": NUMBER})), "Machines by name.", computed=True),
     },
     {"machine": MACHINE_BLOCK, "machine_override": _OVERRIDE},
     "A rack of identical machines, named <rack>-bm<slot>.",

@@ -16,20 +16,20 @@ _SELECTOR: Final = NestedBlock(
         {
             "match_labels": Attribute(
                 MapType(STRING),
-                "Labels that a pod must have. Default: none, so every pod of the namespaces.",
+                "Required pod labels. Default: every pod of the namespaces.",
                 optional=True,
                 decides_placement=True,
             ),
             "namespaces": Attribute(
                 SetType(STRING),
-                "Namespaces of the pods. Default, and when empty: all.",
+                "Namespaces of the pods. Default or empty: all.",
                 optional=True,
                 decides_placement=True,
             ),
         }
     ),
     Nesting.SINGLE,
-    "Pods by their labels and namespaces, on every cluster whose nodes are known.",
+    "Pods by label and namespace, on every cluster with known nodes.",
     max_items=1,
 )
 
@@ -38,14 +38,13 @@ _GROUP: Final = NestedBlock(
         {
             "cluster_ids": Attribute(
                 SetType(STRING),
-                "Clusters, VNFs and plain VMs whose VMs belong to the group.",
+                "Ids of clusters, VNFs and VMs in the group.",
                 optional=True,
                 decides_placement=True,
             ),
             "pool_ids": Attribute(
                 SetType(STRING),
-                "Pools whose VMs belong to the group: `<cluster id>/<pool>`, the control plane's pool being "
-                "`control-plane`.",
+                "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`.",
                 optional=True,
                 decides_placement=True,
             ),
@@ -53,7 +52,7 @@ _GROUP: Final = NestedBlock(
         {"workload_selector": _SELECTOR},
     ),
     Nesting.LIST,
-    "One of the parties that are kept apart; members of one group may share hardware.",
+    "One party. Members of a group may share hardware.",
     min_items=2,
 )
 
@@ -63,14 +62,14 @@ _SCHEMA: Final = BlockSchema(
         "name": name_attribute("rule"),
         "scope": Attribute(
             STRING,
-            "What members of different groups must not share.",
+            "What different groups must not share.",
             required=True,
             choices=("machine", "rack", "site"),
             decides_placement=True,
         ),
         "enforcement": Attribute(
             STRING,
-            "Whether a plan in which the rule may not hold is refused or warns.",
+            "Error or warning if the rule may be violated.",
             optional=True,
             default="deny",
             choices=("deny", "warn"),
@@ -78,8 +77,8 @@ _SCHEMA: Final = BlockSchema(
         ),
     },
     {"group": _GROUP},
-    "A rule that clusters, pools or workloads must not share a machine, a rack or a site. It moves nobody: "
-    "it is verified on the planned placements and over the tie-breaks.",
+    "Clusters, pools or workloads that must not share a machine, rack or site. It moves nothing: plans "
+    "check it in every sample.",
 )
 
 

@@ -25,8 +25,8 @@ _SCHEDULER: Final = NestedBlock(
         {
             "rack_spread": Attribute(
                 STRING,
-                "What is counted first when a rack is chosen: VMs of the pool, or of the whole cluster. "
-                "A change moves nobody; it concerns new VMs.",
+                "First key of the rack ranking: VMs of the pool, or of the whole cluster. Applies to new "
+                "VMs; moves none.",
                 optional=True,
                 default=RackSpread.POOL.value,
                 choices=tuple(spread.value for spread in RackSpread),
@@ -34,7 +34,7 @@ _SCHEDULER: Final = NestedBlock(
             ),
             "tie_break_seed": Attribute(
                 NUMBER,
-                "Seed of the tie-break. A change moves nobody; it concerns new VMs.",
+                "Seed of the tie-break. Applies to new VMs; moves none.",
                 optional=True,
                 default=DEFAULT_SEED,
                 decides_placement=True,
@@ -42,7 +42,7 @@ _SCHEDULER: Final = NestedBlock(
         }
     ),
     Nesting.SINGLE,
-    "How VMs of this site are placed.",
+    "VM placement on this site.",
     max_items=1,
 )
 
@@ -53,33 +53,31 @@ _UPDATE_STRATEGY: Final = NestedBlock(
         {
             "type": Attribute(
                 STRING,
-                "Whether an upgrade goes on by itself from rack to rack, or waits for a word after each.",
+                "Continue from rack to rack, or pause after each.",
                 optional=True,
                 default=_RACK,
                 choices=(_RACK, _PAUSE_AFTER_RACK),
             ),
             "max_unavailable": Attribute(
-                NUMBER, "Machines of a rack that are down at once. Absent: all.", optional=True, minimum=1
+                NUMBER, "Machines of a rack down at once. Default: all.", optional=True, minimum=1
             ),
             "threshold_type": Attribute(
                 STRING,
-                "What threshold_value is: machines of a rack, or per cent of them.",
+                "Unit of threshold_value: machines of a rack, or percent of them.",
                 optional=True,
                 choices=(_COUNT, _PERCENT),
             ),
             "threshold_value": Attribute(
                 NUMBER,
-                "So many machines of a rack must come back for the upgrade to go on.",
+                "Machines of a rack that must be back before the upgrade continues.",
                 optional=True,
                 minimum=0,
             ),
-            "wait_time_minutes": Attribute(
-                NUMBER, "How long it waits after each rack.", optional=True, minimum=0
-            ),
+            "wait_time_minutes": Attribute(NUMBER, "Pause after each rack.", optional=True, minimum=0),
         }
     ),
     Nesting.SINGLE,
-    "How the platform upgrades the machines of this site: what `simulate runtime-upgrade` follows.",
+    "Runtime upgrade of the machines, used by `simulate runtime-upgrade`.",
     max_items=1,
 )
 

@@ -35,20 +35,20 @@ def _choice(description: str, *choices: str) -> Attribute:
     )
 
 
-_PLACE: Final = Attribute(STRING, "The rack it stands in.", computed=True, predicted=True)
+_PLACE: Final = Attribute(STRING, "Rack of the VM.", computed=True, predicted=True)
 
 _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<site>/<name>"),
         "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("VM"),
-        "cpu_cores": figure_attribute("vCPUs, all of them pinned on the host.", 2, on_change=_FIXED),
+        "cpu_cores": figure_attribute("vCPUs, all pinned on the host.", 2, on_change=_FIXED),
         "memory_gib": figure_attribute("Memory in GiB.", 1, on_change=_FIXED),
         "disk_gib": figure_attribute("Disk in GiB.", 0, on_change=_FIXED),
-        "numa_cells": figure_attribute("How many NUMA cells it spans.", 1, 1, on_change=_FIXED),
+        "numa_cells": figure_attribute("NUMA cells.", 1, 1, on_change=_FIXED),
         "machine": Attribute(
             STRING,
-            "The machine by name. Given: the VM is pinned there. Otherwise nexusform places it.",
+            "Machine name. If set, the VM is pinned there; otherwise it is placed.",
             optional=True,
             computed=True,
             predicted=True,
@@ -56,11 +56,9 @@ _SCHEMA: Final = BlockSchema(
             decides_placement=True,
         ),
         "rack": _PLACE,
-        "availability_zone": replace(_PLACE, description="The availability zone of its rack."),
-        "cells": Attribute(
-            ListType(NUMBER), "The NUMA cells it stands on, from 0.", computed=True, predicted=True
-        ),
-        "provenance": replace(_PLACE, description="How the place is known: predicted, decided or observed."),
+        "availability_zone": replace(_PLACE, description="Availability zone of the rack."),
+        "cells": Attribute(ListType(NUMBER), "NUMA cells, from 0.", computed=True, predicted=True),
+        "provenance": replace(_PLACE, description="Source of the placement: predicted, decided or observed."),
     },
     {
         "placement_hint": NestedBlock(
@@ -74,12 +72,12 @@ _SCHEMA: Final = BlockSchema(
                         on_change=_FIXED,
                         decides_placement=True,
                     ),
-                    "scheduling_execution": _choice("Hard must hold; Soft is preferred.", "Hard", "Soft"),
-                    "scope": _choice("Whether machines or racks are compared.", "Machine", "Rack"),
+                    "scheduling_execution": _choice("Hard is required; Soft is preferred.", "Hard", "Soft"),
+                    "scope": _choice("Compare machines or racks.", "Machine", "Rack"),
                 }
             ),
             Nesting.LIST,
-            "Where the VM wants to be, seen from another resource.",
+            "Placement relative to another resource.",
             on_change=_FIXED,
         ),
         "azure": AZURE_BLOCK,

@@ -27,21 +27,21 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<name>"),
         "name": name_attribute("VM SKU"),
-        "vcpus": figure_attribute("vCPUs that the guest sees.", 1),
-        "emulator_vcpus": figure_attribute("vCPUs that the host adds for emulator threads.", 0, 0),
+        "vcpus": figure_attribute("vCPUs of the guest.", 1),
+        "emulator_vcpus": figure_attribute("Host vCPUs for emulator threads.", 0, 0),
         "memory_gib": figure_attribute("Memory in GiB, counted in MiB: 0.5 is 512 MiB.", 0, fractions=True),
         "disk_gib": figure_attribute("Root disk in GiB.", 0, 300),
-        "numa_cells": figure_attribute("Number of NUMA cells that one VM spans.", 1, 1),
+        "numa_cells": figure_attribute("NUMA cells per VM.", 1, 1),
         "extra_large": Attribute(
             BOOL,
-            "Whether VMs of this SKU prefer machines that house extra-large VMs of other clusters.",
+            "Prefer machines with extra-large VMs of other clusters.",
             optional=True,
             default=False,
             decides_placement=True,
         ),
         "extended_resources": EXTENDED,
     },
-    description="A VM SKU of your own. It fits any hardware that has the room.",
+    description="A custom VM SKU. It fits any hardware with enough capacity.",
 )
 _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 

@@ -17,26 +17,23 @@ RESOURCES: Final = "resources"
 
 _SCHEMA: Final = BlockSchema(
     {
-        "backend": Attribute(STRING, "The kind of backend that keeps the other state.", required=True),
+        "backend": Attribute(STRING, "Backend type of the other state.", required=True),
         "config": Attribute(
             DYNAMIC,
-            "Its settings, named as in the backend's block; paths begin at the root module's directory.",
+            "Settings as in the backend block. Paths are relative to the root module.",
             optional=True,
         ),
         "workspace": Attribute(STRING, "The workspace to read.", optional=True, default="default"),
         "id": Attribute(STRING, "The lineage of the state.", computed=True),
-        "sku_catalogue": Attribute(
-            STRING, "The version of the SKU catalogue that it was made with.", computed=True
-        ),
+        "sku_catalogue": Attribute(STRING, "Version of its SKU catalogue.", computed=True),
         OUTPUTS: Attribute(DYNAMIC, "Root outputs by name; sensitive ones stay sensitive.", computed=True),
         RESOURCES: Attribute(
             DYNAMIC,
-            "The attributes of every resource instance by address; clusters with their nodes.",
+            "Attributes of every resource instance by address.",
             computed=True,
         ),
     },
-    description="What another configuration has applied: the outputs and objects of its state, read without "
-    "its lock.",
+    description="Outputs and objects of another configuration's state, read without its lock.",
 )
 
 

@@ -34,18 +34,18 @@ _POOL: Final = OnChange.REPLACE_POOL
 
 ZONES: Final = Attribute(
     SetType(STRING),
-    "Availability zones (racks) that its VMs may be placed in. Default, and when empty: all.",
+    "Availability zones (racks) for its VMs. Default or empty: all.",
     optional=True,
     on_change=_POOL,
     decides_placement=True,
 )
-SKU: Final = Attribute(STRING, "VM SKU of its nodes.", required=True, on_change=_POOL, decides_placement=True)
+SKU: Final = Attribute(STRING, "VM SKU of the nodes.", required=True, on_change=_POOL, decides_placement=True)
 POOL_ARGUMENTS: Final[Mapping[str, Attribute]] = {
     "vm_sku_name": SKU,
     "availability_zones": ZONES,
     "mode": Attribute(
         STRING,
-        "What the pool is for.",
+        "Purpose of the pool.",
         optional=True,
         default="User",
         choices=("User", "System", "NotApplicable"),
@@ -53,7 +53,7 @@ POOL_ARGUMENTS: Final[Mapping[str, Attribute]] = {
         decides_placement=True,
     ),
     "labels": Attribute(
-        MapType(STRING), "Labels of its nodes.", optional=True, on_change=_POOL, decides_placement=True
+        MapType(STRING), "Labels of the nodes.", optional=True, on_change=_POOL, decides_placement=True
     ),
     "sriov_vfs": VFS,
 }
@@ -70,7 +70,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                 "value": Attribute(STRING, "Value.", optional=True, default="", decides_placement=True),
                 "effect": Attribute(
                     STRING,
-                    "What it does to pods without a toleration.",
+                    "Effect on pods without a toleration.",
                     required=True,
                     choices=("NoSchedule", "PreferNoSchedule", "NoExecute"),
                     decides_placement=True,
@@ -78,7 +78,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
             }
         ),
         Nesting.LIST,
-        "A taint of the pool's nodes.",
+        "A taint of the nodes.",
         on_change=_POOL,
     ),
     "upgrade_settings": NestedBlock(
@@ -86,7 +86,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
             {
                 "max_surge": Attribute(
                     STRING,
-                    "VMs added at once during an upgrade: a count, or per cent of the pool rounded up.",
+                    "VMs added at once: a count, or percent of the pool rounded up.",
                     optional=True,
                     default="1",
                     decides_placement=True,
@@ -95,7 +95,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                 ),
                 "max_unavailable": Attribute(
                     STRING,
-                    "VMs taken away at once during an upgrade: a count, or per cent of the pool.",
+                    "VMs removed at once: a count, or percent of the pool.",
                     optional=True,
                     default="0",
                     decides_placement=True,
@@ -104,7 +104,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
                 ),
                 "drain_timeout": Attribute(
                     NUMBER,
-                    "Seconds to wait for a node to drain.",
+                    "Drain timeout of a node in seconds.",
                     optional=True,
                     default=_DRAIN_SECONDS,
                     minimum=60,
@@ -113,7 +113,7 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
             }
         ),
         Nesting.SINGLE,
-        "How the pool's VMs are replaced during an upgrade.",
+        "Replacement of VMs during an upgrade.",
     ),
     "kubelet": KUBELET_BLOCK,
     "azure": POOL_AZURE_BLOCK,
@@ -135,7 +135,7 @@ NODE: Final = ObjectType.of(
 )
 NODES: Final = Attribute(
     MapType(NODE),
-    "The nodes by name, each with its machine and NUMA cells.",
+    "Nodes by name, with machine and NUMA cells.",
     computed=True,
     predicted=True,
 )

@@ -26,8 +26,8 @@ def name_attribute(what: str) -> Attribute:
     """
     return Attribute(
         STRING,
-        f"Name of the {what}. Default: the one it has, for a new one the name of the block; required with "
-        "count or for_each.",
+        f"Name of the {what}. Default: the current name, else the block's name. Required with count or "
+        "for_each.",
         optional=True,
         computed=True,
         on_change=OnChange.REPLACE,
@@ -156,26 +156,26 @@ _Unread: Final = type(None) | Unknown
 
 _BODY: Final = Attribute(
     DYNAMIC,
-    "Whatever else the body of the request needs, as the REST API has it: location, extendedLocation, tags, "
-    "properties. What nexusform plans is laid over it; the rest it passes on and never reads.",
+    "Further request body as in the REST API: location, extendedLocation, tags, properties. Planned values"
+    " override it; the rest is sent unchanged.",
     optional=True,
 )
 _GROUP: Final = Attribute(
     STRING,
-    "Resource group in which it is made. Default: that of the provider block.",
+    "Resource group. Default: that of the provider block.",
     optional=True,
 )
 AZURE_BLOCK: Final = NestedBlock(
     BlockSchema({"resource_group": _GROUP, "body": _BODY}),
     Nesting.SINGLE,
-    'What Azure needs of it beyond that, for provider "azure".',
+    'Further Azure properties, for provider "azure".',
     max_items=1,
 )
 # A pool stands in the resource group of its cluster.
 POOL_AZURE_BLOCK: Final = NestedBlock(
     BlockSchema({"body": _BODY}),
     Nesting.SINGLE,
-    'What Azure needs of it beyond that, for provider "azure".',
+    'Further Azure properties, for provider "azure".',
     max_items=1,
 )
 

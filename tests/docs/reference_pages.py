@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from nexusform.advice.registry import RULES
 from nexusform.backends.registry import BACKENDS
+from nexusform.cli.arguments import Flag
 from nexusform.cli.commands import LazyGroup
+from nexusform.cli.help_chapters import examples_of
 from nexusform.cli.main import ROOT
 from nexusform.domains.editor.schemas import prose
 from nexusform.domains.fleet.planning.rows import REASONS as BINDING_REASONS
@@ -36,6 +40,17 @@ TYPES_WORDS = """\
 What is computed is nexusform's to say; so is what is predicted, and an observed value may differ from it
 without being an error. The examples are one configuration,
 [examples/every-type](../../examples/every-type/README.md)."""
+
+COMMANDS_WORDS = """\
+`nexusform COMMAND -help` prints the same in a terminal. Write a flag as `-name=value`; `-chdir=DIR` comes
+before the command. `-confine`, `-allow-remote`, `-limit` and `-backend-config` work with nearly every
+command. [Shared flags](#shared-flags) are explained once, at the end."""
+# A nested block with this many rows is described once.
+FOLDED_FROM = 3
+# A flag of this many commands is explained in the table of shared flags.
+SHARED_FROM = 3
+# These are flags of nearly every command, and are not repeated.
+EVERYWHERE = ("confine", "allow-remote", "limit", "backend-config")
 
 PROVIDERS_WORDS = """\
 A provider carries out what a plan says. The default one, `simulated`, serves every type and sends nothing:
@@ -194,9 +209,27 @@ def types_page() -> str:
 
 
 def type_pages() -> dict[str, str]:
-    """By its file below docs/reference, the page of every type."""
+    """Build the page of every type, by its file below docs/reference."""
     kinds = [*RESOURCE_TYPES.values(), *DATA_SOURCES.values()]
-    return {_file_of(kind): "\n".join(_type(kind)).rstrip() + "\n" for kind in kinds}
+    known = KnownBlocks()
+    return {_file_of(kind): "\n".join(_type(kind, known)).rstrip() + "\n" for kind in kinds}
+
+
+class KnownBlocks:
+    """Blocks by their rows, with the page and the path of their first description."""
+
+    def __init__(self) -> None:
+        self.page = ""
+        self._known: dict[tuple[str, ...], tuple[str, str]] = {}
+
+    def find_or_add(self, rows: Sequence[str], path: str) -> str:
+        """Return where an equal block is described, "" for a new or short one."""
+        if len(rows) < FOLDED_FROM:
+            return ""
+        page, known = self._known.setdefault(tuple(rows), (self.page, path))
+        if page == self.page:
+            return "" if known == path else f"Arguments as in `{known}`."
+        return f"Arguments as in `{known}` of [{page}]({page}.md)."
 
 
 def _file_of(resource_type: ResourceType) -> str:
@@ -209,7 +242,7 @@ def backends_page() -> str:
     lines = [HEAD, "", "# Backends", "", "How to choose one: [state and teams](../state-and-teams.md).", ""]
     for name, kind in BACKENDS.items():
         lines += [f'## backend "{name}"', "", kind.schema.description, ""]
-        lines += _body(kind.schema, "") if kind.schema.attributes else []
+        lines += _body(kind.schema) if kind.schema.attributes else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -217,34 +250,38 @@ def providers_page() -> str:
     """docs/reference/providers.md."""
     lines = [HEAD, "", "# Providers", "", *PROVIDERS_WORDS.splitlines(), ""]
     for name, kind in PROVIDERS.items():
-        lines += [f'## provider "{name}"', "", kind.settings.description, "", *_body(kind.settings, "")]
+        lines += [f'## provider "{name}"', "", kind.settings.description, "", *_body(kind.settings)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _type(resource_type: ResourceType) -> Iterator[str]:
+def _type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str]:
     front = "data " if resource_type.mode == "data" else ""
+    known.page = resource_type.name
     yield from (HEAD, "", f"# {front}{resource_type.name}", "", prose(resource_type.schema.description), "")
     directory = ELSEWHERE.get(resource_type.name, EVERY_TYPE)
     example = directory / f"{resource_type.name.replace('_', '-')}.nf.hcl"
     yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
-    yield from _body(resource_type.schema, "")
+    yield from _body(resource_type.schema, known)
 
 
-def _body(schema: BlockSchema, prefix: str) -> Iterator[str]:
+def _body(schema: BlockSchema, known: KnownBlocks | None = None) -> Iterator[str]:
     yield "| argument | type | given | meaning |"
     yield "|---|---|---|---|"
-    yield from _rows(schema, prefix)
+    yield from _rows(schema, "", known or KnownBlocks())
     yield ""
 
 
-def _rows(schema: BlockSchema, prefix: str) -> Iterator[str]:
+def _rows(schema: BlockSchema, prefix: str, known: KnownBlocks) -> Iterator[str]:
     for name, attribute in schema.attributes.items():
         kind = friendly_name(attribute.type, constraint=True)
         yield f"| `{prefix}{name}` | {kind} | {_given(attribute)} | {_attribute(attribute)} |"
     for name, block in schema.blocks.items():
         given = "required" if block.min_items else "optional"
-        yield f"| `{prefix}{name}{_label(block)}` | block | {given} | {_block(block)} |"
-        yield from _rows(block.schema, f"{prefix}{name}.")
+        elsewhere = known.find_or_add(list(_rows(block.schema, "", KnownBlocks())), f"{prefix}{name}")
+        meaning = f"{_block(block)} {elsewhere}".strip()
+        yield f"| `{prefix}{name}{_label(block)}` | block | {given} | {meaning} |"
+        if not elsewhere:
+            yield from _rows(block.schema, f"{prefix}{name}.", known)
 
 
 def _label(block: NestedBlock) -> str:
@@ -301,26 +338,62 @@ def _block(block: NestedBlock) -> str:
 
 
 def commands_page() -> str:
-    """docs/reference/commands.md."""
-    lines = [HEAD, "", "# Commands", ""]
-    lines += _commands("nexusform", ROOT)
+    """Build docs/reference/commands.md."""
+    commands = list(_commands("nexusform", ROOT))
+    uses = Counter(record for _, command in commands for record in _flags(command).values())
+    # Of two flags of one name the more frequent one is shared.
+    by_name = {record[0]: record for record, count in reversed(uses.most_common()) if count >= SHARED_FROM}
+    shared = set(by_name.values())
+    lines = [HEAD, "", "# Commands", "", *COMMANDS_WORDS.splitlines(), ""]
+    for path, command in commands:
+        lines += _command(path, command, shared)
+    lines += ["## Shared flags", "", "| flag | effect |", "|---|---|"]
+    lines += sorted(_flag_row(*record) for record in shared)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _commands(path: str, group: LazyGroup) -> Iterator[str]:
+def _commands(path: str, group: LazyGroup) -> Iterator[tuple[str, click.Command]]:
+    """Return every command with its words, groups before their commands."""
     with click.Context(group, info_name=path) as context:
         for name in group.list_commands(context):
             command = group.get_command(context, name)
             assert command is not None
-            yield f"## {path} {name}"
-            yield ""
-            with click.Context(command, info_name=f"{path} {name}", terminal_width=100) as inner:
-                yield "```"
-                yield from (line.rstrip() for line in command.get_help(inner).splitlines())
-                yield "```"
-                yield ""
+            yield f"{path} {name}", command
             if isinstance(command, LazyGroup):
                 yield from _commands(f"{path} {name}", command)
+
+
+def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) -> Iterator[str]:
+    """Return the section of one command."""
+    with click.Context(command, info_name=path) as context:
+        usage = " ".join([path, *command.collect_usage_pieces(context)])
+    yield from (f"## {path}", "", f"`{usage}`", "", *inspect.cleandoc(command.help or "").splitlines(), "")
+    examples = examples_of(path.removeprefix("nexusform "))
+    if examples:
+        yield from ("```sh", *(f"{typed}  # {effect}" for typed, effect in examples), "```", "")
+    flags = _flags(command)
+    own = [_flag_row(*record) for record in flags.values() if record not in shared]
+    if own:
+        yield from ("| flag | effect |", "|---|---|", *own, "")
+    common = [f"`-{name}`" for name, record in flags.items() if record in shared and name not in EVERYWHERE]
+    if common:
+        yield from (f"Shared flags: {', '.join(common)}.", "")
+
+
+def _flags(command: click.Command) -> dict[str, tuple[str, str]]:
+    """Return the help records of a command's flags by name."""
+    with click.Context(command) as context:
+        records = {
+            option.opts[0].lstrip("-"): option.get_help_record(context)
+            for option in command.get_params(context)
+            if isinstance(option, Flag)
+        }
+    return {name: record for name, record in records.items() if record}
+
+
+def _flag_row(flag: str, effect: str) -> str:
+    written = flag.replace("|", "\\|")
+    return f"| `{written}` | {effect} |"
 
 
 def triggers_page() -> str:

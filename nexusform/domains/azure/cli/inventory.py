@@ -17,8 +17,8 @@ from nexusform.diagnostics import diagnostic_of, has_errors
 class ScriptArguments(Struct, frozen=True, kw_only=True):
     """What `inventory script` takes."""
 
-    directory: str = text("Where the files go", metavar="DIR", default="export")
-    location: str = text("Extended location (custom location) of one site, of several in a subscription")
+    directory: str = text("Write the files to DIR", metavar="DIR", default="export")
+    location: str = text("Use only this extended location (custom location)")
     view: ViewFlags = group(ViewFlags)
 
 
@@ -69,7 +69,7 @@ def check(arguments: CheckArguments) -> int:
 
 
 _TABLE: Final = {
-    "script": Entry("nexusform.domains.azure.cli.inventory:script", "Print the commands that capture a site"),
-    "check": Entry("nexusform.domains.azure.cli.inventory:check", "Say what an exported directory holds"),
+    "script": Entry("nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"),
+    "check": Entry("nexusform.domains.azure.cli.inventory:check", "Check an exported directory"),
 }
-inventory = LazyGroup("inventory", _TABLE, summary="Capture a running site, and look at a capture.")
+inventory = LazyGroup("inventory", _TABLE, summary="Export a site, check the export.")

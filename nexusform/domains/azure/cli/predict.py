@@ -38,21 +38,19 @@ _NOTHING: Final = (
 class PredictArguments(Struct, frozen=True, kw_only=True):
     """What `predict` takes."""
 
-    terraform_plan: str = text("What `terraform show -json PLANFILE` printed", metavar="FILE")
-    arm_what_if: str = text("What `az deployment group what-if --no-pretty-print` printed", metavar="FILE")
-    deployment_stack: str = text("The what-if of a deployment stack, as JSON", metavar="FILE")
-    inventory: str = text("Directory with the site as `az networkcloud` printed it", metavar="DIR")
-    detailed_exitcode: bool = switch("Exit with 2 when there are changes")
-    as_json: bool = switch("As a stream of JSON events", flag="json")
-    fail_on: str = text(
-        "Exit with 1 when the plan moves more, leaves less room or is less certain", metavar="NAME:LIMIT,..."
-    )
-    seed: int | None = number("Seed of the tie-break", default=None)
-    rack_spread: str = choice("What is counted first when a rack is chosen", ("", "pool", "cluster"))
-    tie_breaks: int | None = number("Repetitions that certainty stands on; 0 turns it off", default=None)
+    terraform_plan: str = text("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
+    arm_what_if: str = text("Read the JSON of `az deployment group what-if`", metavar="FILE")
+    deployment_stack: str = text("Read the what-if of a deployment stack (JSON)", metavar="FILE")
+    inventory: str = text("Read the site from this exported directory", metavar="DIR")
+    detailed_exitcode: bool = switch("Exit with 2 if there are changes")
+    as_json: bool = switch("Print a stream of JSON events", flag="json")
+    fail_on: str = text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
+    seed: int | None = number("Set the seed of the tie-break", default=None)
+    rack_spread: str = choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
+    tie_breaks: int | None = number("Set the number of tie-break samples; 0 disables them", default=None)
     shown: PlacementFlags = group(PlacementFlags)
     view: ViewFlags = group(ViewFlags)
-    show_sensitive: bool = switch("Show sensitive values in reports")
+    show_sensitive: bool = switch("Show sensitive values")
 
 
 @command("predict", PredictArguments)

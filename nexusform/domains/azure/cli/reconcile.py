@@ -22,10 +22,8 @@ RULE_BROKEN = 3  # exit code
 class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """What `reconcile` takes."""
 
-    source: str = text(
-        "The exported directory that shows what is, or azure, or hub", metavar="DIR|azure|hub", flag="from"
-    )
-    replay: bool = switch("Also place every VM once more in the order of creation, and score the rule")
+    source: str = text("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
+    replay: bool = switch("Re-place every VM in creation order, score the rule")
     answer: AnswerFormFlags = group(AnswerFormFlags)
     variables: tuple[tuple[str, str], ...] = variable_flags()
     lock: LockFlags = group(LockFlags)

@@ -30,41 +30,41 @@ SETTINGS: Final = BlockSchema(
     {
         "subscription_id": Attribute(
             STRING,
-            "The subscription that is read, a GUID. Default: that of the environment variable "
-            "AZURE_SUBSCRIPTION_ID, and in a confined run no other without -allow-remote.",
+            "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. A confined run accepts no other without "
+            "-allow-remote.",
             optional=True,
             pattern=GUID_PATTERN,
             pattern_hint="a GUID, as `az account show --query id` prints it",
         ),
         "resource_group": Attribute(
             STRING,
-            "Only clusters and VMs of this resource group, and where new ones are made that name none. The "
-            "room of those left out counts as free. Default: all.",
+            "Read only clusters and VMs of this resource group, and create new ones there. Capacity of "
+            "skipped ones counts as free. Default: all.",
             optional=True,
         ),
         "extended_location": Attribute(
             STRING,
-            "Only what is at this extended location: the id, or the last part of it. Default: all.",
+            "Read only this extended location: the id or its last part. Default: all.",
             optional=True,
         ),
         "machine_sku_by_id": MACHINE_SKU_BY_ID,
         "read_only": Attribute(
             BOOL,
-            "Send nothing: what a plan asks for is done by somebody else, and found done by apply.",
+            "Send nothing. Changes are made outside nexusform; apply checks them.",
             optional=True,
             default=False,
         ),
         "act_on_machines": Attribute(
             BOOL,
-            "Cordon machines before their VMs leave (evacuate, cordon_status), and uncordon them when their "
-            "blocks no longer say so. It takes the rights for these actions. Default: people do that.",
+            "Cordon and uncordon machines (evacuate, cordon_status). Needs permissions for these actions. "
+            "Default: manual cordoning.",
             optional=True,
             default=False,
         ),
     },
     {},
-    "Reads sites from Azure as they are now; makes, changes and deletes clusters, agent pools and VMs. The "
-    "environment variable NF_AZURE_ENDPOINT names another Azure Resource Manager than the public cloud's.",
+    "Reads sites from Azure. Creates, updates and deletes clusters, agent pools and VMs. NF_AZURE_ENDPOINT"
+    " sets another Azure Resource Manager than the public cloud.",
 )
 
 

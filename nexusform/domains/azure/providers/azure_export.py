@@ -24,7 +24,7 @@ NAME: Final = "nexusform.dev/builtin/azure_export"
 _LARGEST: Final = 64 * 1024 * 1024  # bytes of one file
 MACHINE_SKU_BY_ID: Final = Attribute(
     MapType(STRING),
-    "Machine SKU of the catalogue by machineSkuId. Default: what the SKU's name tells.",
+    "Machine SKU of the catalogue by machineSkuId. Default: from the SKU's name.",
     optional=True,
 )
 
@@ -32,13 +32,13 @@ SETTINGS: Final = BlockSchema(
     {
         "directory": Attribute(
             STRING,
-            "Directory with the exported files, relative to the root module's directory.",
+            "Directory with the exported files, relative to the root module.",
             required=True,
         ),
         "machine_sku_by_id": MACHINE_SKU_BY_ID,
     },
     {},
-    "Reads a site from what `az networkcloud` printed, and sends nothing.",
+    "Reads a site from files exported with `az networkcloud`. Sends nothing.",
 )
 
 

@@ -47,43 +47,43 @@ _SCHEMA: Final = BlockSchema(
         "id": _computed(STRING, "The directory, or the file of machines."),
         "directory": Attribute(
             STRING,
-            f"Directory with the standard files: {', '.join(f.name for f in STANDARD_FILES)}.",
+            f"Directory with the exported files: {', '.join(f.name for f in STANDARD_FILES)}.",
             optional=True,
         ),
-        "bare_metal_machines_file": _file("the bare-metal machines; in place of directory"),
-        "racks_file": _file("the racks; in place of directory"),
-        "virtual_machines_file": _file("the virtual machines"),
-        "kubernetes_clusters_file": _file("the Kubernetes clusters"),
-        "agent_pools_file": _file("the agent pools"),
+        "bare_metal_machines_file": _file("bare-metal machines, instead of directory"),
+        "racks_file": _file("racks, instead of directory"),
+        "virtual_machines_file": _file("virtual machines"),
+        "kubernetes_clusters_file": _file("Kubernetes clusters"),
+        "agent_pools_file": _file("agent pools"),
         "site": Attribute(
             STRING,
-            "Name of the site to take, where the files hold several: that of its Nexus cluster, else that of "
-            "its extended location.",
+            "Site to read if the files contain several: name of its Nexus cluster, else of its extended "
+            "location.",
             optional=True,
         ),
         "machine_sku_by_id": Attribute(
             MapType(STRING),
-            "Machine SKU of the catalogue by machineSkuId. Default: what the rack SKU stands for.",
+            "Machine SKU of the catalogue by machineSkuId. Default: from the rack SKU.",
             optional=True,
         ),
         "max_age": Attribute(
             STRING,
-            'Age of the export beyond which there is a warning: "24h", "7d", "1h30m".',
+            'Maximum age of the export before a warning: "24h", "7d", "1h30m".',
             optional=True,
         ),
         "managed": Attribute(
             SetType(STRING),
-            'Clusters, pools ("<cluster>/<pool>") and VMs, by name, that resources stand for although state '
-            "does not hold them yet; they do not count as occupied.",
+            'Names of clusters, pools ("<cluster>/<pool>") and VMs that resources will manage but state '
+            "lacks. They do not count as occupied.",
             optional=True,
         ),
-        "exported_at": _computed(STRING, "When the export was made, or the newest change in it."),
+        "exported_at": _computed(STRING, "Time of the export, or its newest change."),
         "racks": _computed(RACKS_TYPE, "Compute racks by name."),
         "machines": _computed(MACHINES_TYPE, "Bare-metal machines by name."),
         "virtual_machines": _computed(VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."),
         "kubernetes_clusters": _computed(CLUSTERS_TYPE, "NKS clusters by name, with their nodes."),
     },
-    description="What stands on a site, from files that az networkcloud printed.",
+    description="Inventory of a site, from files exported with `az networkcloud`.",
 )
 
 

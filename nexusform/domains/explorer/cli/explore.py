@@ -18,8 +18,8 @@ _LAST_PORT: Final = 65_535
 class ExploreArguments(Struct, frozen=True, kw_only=True):
     """What `explore` takes."""
 
-    port: int | None = number("Port on this machine; without it a free one", default=None)
-    open: bool = switch("Open it in the browser", default=True)
+    port: int | None = number("Use this local port (default: a free one)", default=None)
+    open: bool = switch("Do not open a browser", default=True)
     variables: tuple[tuple[str, str], ...] = variable_flags()
     state: str = state_flag()
     view: ViewFlags = group(ViewFlags)

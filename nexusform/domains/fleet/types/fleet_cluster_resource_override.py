@@ -9,7 +9,7 @@ from nexusform.domains.fleet.types.fleet_overrides import override_type
 FLEET_CLUSTER_RESOURCE_OVERRIDE: Final = override_type(
     "fleet_cluster_resource_override",
     "ClusterResourceOverride",
-    "Changes cluster-scoped objects, or all that is in a namespace, per cluster.",
+    "Changes cluster-scoped objects or whole namespaces per cluster.",
     selector="cluster_resource_selector",
     namespaced=False,
 )

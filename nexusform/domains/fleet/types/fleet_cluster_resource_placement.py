@@ -9,6 +9,6 @@ from nexusform.domains.fleet.types.fleet_placements import placement_type
 FLEET_CLUSTER_RESOURCE_PLACEMENT: Final = placement_type(
     "fleet_cluster_resource_placement",
     "ClusterResourcePlacement",
-    "Places cluster-scoped objects, and namespaces with what is in them, on member clusters.",
+    "Places cluster-scoped objects and namespaces on member clusters.",
     namespaced=False,
 )

@@ -133,48 +133,46 @@ _SCHEMA: Final = BlockSchema(
         "id": computed(STRING, "The directory, or the first file."),
         "directory": Attribute(
             STRING,
-            "Directory whose .yaml, .yml and .json files are read, without its folders.",
+            "Directory with .yaml, .yml and .json files, without subdirectories.",
             optional=True,
         ),
         "files": Attribute(
-            ListType(STRING), f"Files, in place of directory; captured with `{COMMAND}`.", optional=True
+            ListType(STRING), f"Files, instead of directory. Export them with `{COMMAND}`.", optional=True
         ),
-        "lenient": Attribute(BOOL, "As of kubernetes_manifests.", optional=True),
+        "lenient": Attribute(BOOL, "As in kubernetes_manifests.", optional=True),
         "observed_at": Attribute(
             STRING,
-            "When the members were shown (RFC 3339); heartbeats are that old. Default: the newest heartbeat.",
+            "Time of the export (RFC 3339). Default: the newest heartbeat.",
             optional=True,
         ),
         "placements": computed(
             MapType(_PLACEMENT),
-            "Every placement as the hub has it, by its id. A plan goes on from these, not from state.",
+            "Placements on the hub by id. A plan starts from these, not from state.",
         ),
         "override_snapshots": computed(
             MapType(STRING),
-            "Every snapshot of an override, as a manifest of what it holds, by its name after its namespace.",
+            "Override snapshots as manifests, by namespace and name.",
         ),
-        "evictions": computed(
-            MapType(_EVICTION), "The evictions that are over, by name: records, which evict nobody again."
-        ),
+        "evictions": computed(MapType(_EVICTION), "Finished evictions by name. They evict nothing again."),
         "runs": computed(
             MapType(_RUN),
-            "The staged runs that have begun, by their id: what is over, and how far the others are.",
+            "Started staged runs by id, with their progress.",
         ),
         "managed_by": computed(
-            MapType(STRING), 'What Flux or Argo CD applies: who, by "<kind> <namespace>/<name>".'
+            MapType(STRING), 'Objects applied by Flux or Argo CD, by "<kind> <namespace>/<name>".'
         ),
         **{
-            attribute: computed(MapType(STRING), f"Every {kind} as a manifest, by its id.")
+            attribute: computed(MapType(STRING), f"{kind} manifests by id.")
             for kind, attribute in ATTRIBUTES.items()
         },
-        "member_clusters": computed(MapType(MEMBER_TYPE), "Every MemberCluster, by name."),
+        "member_clusters": computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
         "hub_objects": computed(
             MapType(STRING),
-            "Every other object, and those of the latest resource snapshots, as yaml_body of "
-            'fleet_hub_manifest, by "<kind> <namespace>/<name>".',
+            'Other objects, and those of the latest resource snapshots, as yaml_body by "<kind> '
+            '<namespace>/<name>".',
         ),
     },
-    description="A fleet hub as kubectl shows it: what stands, so that a live placement keeps its clusters.",
+    description="A fleet hub from kubectl output. Live placements keep their clusters.",
 )
 
 

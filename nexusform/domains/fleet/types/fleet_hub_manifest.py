@@ -33,11 +33,11 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": id_attribute("<hash of the objects' names>"),
         "yaml_body": text(
-            "One or more documents of Kubernetes YAML.", required=True, shown_in=("objects", "workloads")
+            "One or more Kubernetes YAML documents.", required=True, shown_in=("objects", "workloads")
         ),
         "force_conflicts": FORCE_CONFLICTS,
         "cluster_id": text(
-            "Id of the cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
+            "Id of a cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
         ),
         "objects": shown(
             ListType(
@@ -52,11 +52,11 @@ _SCHEMA: Final = BlockSchema(
                     }
                 )
             ),
-            "The objects, in the order of the text.",
+            "The objects, in source order.",
         ),
-        "workloads": shown(PODS, "Where pods stand (with cluster_id): by workload and pod.", predicted=True),
+        "workloads": shown(PODS, "Pod placement by workload and pod (with cluster_id).", predicted=True),
     },
-    description="Objects on the hub that placements may select.",
+    description="Objects on the hub, selectable by placements.",
 )
 
 

@@ -33,44 +33,42 @@ _SCHEMA: Final = BlockSchema(
         "name": name_attribute("member cluster"),
         "labels": argument(_QUANTITIES, "Labels of the member cluster."),
         "kubernetes_cluster_id": text(
-            "Id of the nexus_kubernetes_cluster or tacker_vnf that the member is: its figures follow from the"
-            " nodes. Without it, properties and resources are given.",
+            "Id of the member's nexus_kubernetes_cluster or tacker_vnf. Its nodes give properties and "
+            "resources; otherwise set them here.",
             refers_to=CLUSTER,
         ),
-        "properties": argument(
-            _QUANTITIES, "Given properties by name, such as kubernetes-fleet.io/node-count."
-        ),
+        "properties": argument(_QUANTITIES, "Properties by name, such as kubernetes-fleet.io/node-count."),
         "health": text(
-            "How the hub sees the member.", default="Healthy", choices=tuple(str(h) for h in Health)
+            "Health of the member on the hub.", default="Healthy", choices=tuple(str(h) for h in Health)
         ),
         "apply_fails": argument(
             BOOL,
-            "Whether what placements bring fails to be applied there: rollouts and evictions count with it.",
+            "Assume that applying objects fails there, for rollouts and evictions.",
         ),
         "force_conflicts": FORCE_CONFLICTS,
-        "namespaces": argument(SetType(STRING), "Namespaces that are there, where they are collected."),
-        "location": text("Azure region; gives the label fleet.azure.com/location."),
-        "resource_group": text("Azure resource group; gives the label fleet.azure.com/resource-group."),
-        "subscription_id": text("Azure subscription; gives the label fleet.azure.com/subscription-id."),
+        "namespaces": argument(SetType(STRING), "Existing namespaces, if collected."),
+        "location": text("Azure region; sets the label fleet.azure.com/location."),
+        "resource_group": text("Azure resource group; sets the label fleet.azure.com/resource-group."),
+        "subscription_id": text("Azure subscription; sets the label fleet.azure.com/subscription-id."),
     },
     {
         "taint": many(
-            "Keeps away placements that do not tolerate it.",
+            "Excludes placements without a toleration.",
             BlockSchema(
                 {
                     "key": text("Key of the taint.", required=True),
                     "value": text("Value.", default=""),
-                    "effect": text("NoSchedule is the only one.", default="NoSchedule"),
+                    "effect": text("Always NoSchedule.", default="NoSchedule"),
                 }
             ),
         ),
         "resources": one(
-            "Given resource usage.",
+            "Resource usage.",
             BlockSchema(
                 {
                     "total": argument(_QUANTITIES, "Capacity of all nodes: cpu, memory."),
-                    "allocatable": argument(_QUANTITIES, "What pods may take of it."),
-                    "available": argument(_QUANTITIES, "What is left of that."),
+                    "allocatable": argument(_QUANTITIES, "Allocatable for pods."),
+                    "available": argument(_QUANTITIES, "Not yet requested."),
                 }
             ),
         ),

@@ -22,17 +22,17 @@ from nexusform.ports import ResourceType
 from nexusform.schema import BlockSchema, OnChange
 
 MOST_RULES: Final = 20
-_VALUE: Final = text("The new value, as JSON (jsonencode(...)); text that is no JSON counts as that text.")
+_VALUE: Final = text("New value as JSON (jsonencode(...)); other text is used as is.")
 
 _RULE: Final = BlockSchema(
     {
         "override_type": text(
-            "Patch the object, or leave it out.", default="JSONPatch", choices=("JSONPatch", "Delete")
+            "Patch the object, or omit it.", default="JSONPatch", choices=("JSONPatch", "Delete")
         )
     },
     {
         "cluster_selector": one(
-            "The clusters; an empty block stands for all, no block for none.",
+            "The clusters. Empty block: all. No block: none.",
             BlockSchema(
                 {},
                 {
@@ -47,7 +47,7 @@ _RULE: Final = BlockSchema(
             "One change, as in a JSON patch.",
             BlockSchema(
                 {
-                    "op": text("What to do.", required=True, choices=("add", "remove", "replace")),
+                    "op": text("Operation.", required=True, choices=("add", "remove", "replace")),
                     "path": text("JSON pointer into the object.", required=True),
                     "value": _VALUE,
                 }
@@ -79,13 +79,13 @@ def override_type(name: str, kind: str, description: str, *, selector: str, name
         {},
         {
             "placement": one(
-                "The placement that is changed; without it every placement.",
+                "The affected placement. Default: every placement.",
                 _PLACEMENT,
                 on_change=OnChange.REPLACE,
             ),
-            selector: many("Objects that are changed.", BlockSchema(selected, blocks), max_items=20),
+            selector: many("Objects to change.", BlockSchema(selected, blocks), max_items=20),
             "policy": one(
-                "How they are changed.",
+                "The changes.",
                 BlockSchema({}, {"override_rule": many("Rules in order.", _RULE, max_items=MOST_RULES)}),
             ),
         },

@@ -17,8 +17,8 @@ from nexusform.schema import BlockSchema
 _NAMES: Final = ("max_unavailable", "min_available")
 _SPEC: Final = BlockSchema(
     {
-        "max_unavailable": text("How many clusters may be without it: a number or per cent of N."),
-        "min_available": text("How many clusters must keep it: a number or per cent of N."),
+        "max_unavailable": text("Clusters that may be without it: a number or percent of N."),
+        "min_available": text("Clusters that must keep it: a number or percent of N."),
     }
 )
 
@@ -38,7 +38,7 @@ def _findings(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
 FLEET_PLACEMENT_DISRUPTION_BUDGET: Final = fleet_type(
     "fleet_placement_disruption_budget",
     FleetKind("ClusterResourcePlacementDisruptionBudget", _SPEC),
-    "Limits what evictions may take down of the cluster resource placement of the same name.",
+    "Limits evictions of the cluster resource placement with the same name.",
     read=read,
     findings=_findings,
 )

@@ -37,8 +37,8 @@ def _findings(_eviction: FleetObject, _arguments: Values) -> Iterator[Problem]:
 FLEET_PLACEMENT_EVICTION: Final = fleet_type(
     "fleet_placement_eviction",
     FleetKind("ClusterResourcePlacementEviction", _SPEC),
-    "Evicts a cluster resource placement from a cluster, once, at creation. The scheduler runs afterwards "
-    "and may pick the same cluster again; removing the block does nothing.",
+    "Evicts a cluster resource placement from a cluster, once, at creation. The scheduler may pick the "
+    "same cluster again. Deleting the block has no effect.",
     read=read,
     findings=_findings,
     manifest=replace(MANIFEST, on_change=OnChange.REPLACE),

@@ -9,7 +9,7 @@ from nexusform.domains.fleet.types.fleet_overrides import override_type
 FLEET_RESOURCE_OVERRIDE: Final = override_type(
     "fleet_resource_override",
     "ResourceOverride",
-    "Changes objects of one namespace per cluster; wins over a fleet_cluster_resource_override.",
+    "Changes objects of one namespace per cluster; overrides fleet_cluster_resource_override.",
     selector="resource_selector",
     namespaced=True,
 )

@@ -55,29 +55,24 @@ def many(description: str, schema: BlockSchema, **more: Any) -> NestedBlock:
 
 # What a cluster may be where a fleet names one by its id.
 CLUSTER: Final = Reference(("nexus_kubernetes_cluster", "tacker_vnf"))
-MANIFEST: Final = text(
-    "The object as real YAML, in place of the blocks, as strictly read as by kubectl apply."
-)
+MANIFEST: Final = text("The object as YAML instead of blocks, validated like kubectl apply.")
 LENIENT: Final = argument(
     BOOL,
-    "Whether slips that printed manifests have are corrected, and each correction listed. Without it a slip "
-    "is an error.",
+    "Correct known mistakes of printed manifests and list each correction. Default: a mistake is an error.",
 )
 FORCE_CONFLICTS: Final = argument(
     BOOL,
-    "Whether fields of the object that another manager owns on a fleet hub are taken over (server-side apply "
-    "with force). Default: false, and each is an error.",
+    "Take fields owned by other managers (server-side apply with force). Default: false; a conflict is an "
+    "error.",
 )
-PLACEMENT_NAME: Final = text(
-    "Name of the placement (a text: a reference would be a cycle, so write the text of the placement's name)."
-)
+PLACEMENT_NAME: Final = text("Name of the placement, as literal text: a reference would be a cycle.")
 
 
 def filled_name(what: str) -> Attribute:
     """`name`: the manifest's where one is given, else by default the block's."""
     return Attribute(
         STRING,
-        f"Name of the {what}. Default: that of the manifest, else the block's; required with count or "
+        f"Name of the {what}. Default: from the manifest, else the block's name. Required with count or "
         "for_each.",
         optional=True,
         computed=True,
@@ -106,7 +101,7 @@ _LABEL_EXPRESSION: Final = BlockSchema(
     }
 )
 LABEL_SELECTOR: Final = BlockSchema(
-    {"match_labels": argument(MapType(STRING), "Labels that must be there, with these values.")},
+    {"match_labels": argument(MapType(STRING), "Required labels with these values.")},
     {"match_expression": many("A condition on one label.", _LABEL_EXPRESSION)},
 )
 _SELECTED_BY_LABEL: Final = one("Selects by labels.", LABEL_SELECTOR)
@@ -132,60 +127,62 @@ _SORTER: Final = BlockSchema(
     }
 )
 _TERM_BLOCKS: Final[Mapping[str, NestedBlock]] = {
-    "label_selector": one("Labels that the cluster must have.", LABEL_SELECTOR),
-    "property_selector": one("Properties that the cluster must have.", _PROPERTY_SELECTOR),
+    "label_selector": one("Required labels of the cluster.", LABEL_SELECTOR),
+    "property_selector": one("Required properties of the cluster.", _PROPERTY_SELECTOR),
     "property_sorter": one("Ranks clusters by a property.", _SORTER),
-    "metric_sorter": one("Another name of property_sorter.", _SORTER),
+    "metric_sorter": one("Alias of property_sorter.", _SORTER),
 }
 CLUSTER_TERM: Final = BlockSchema({}, _TERM_BLOCKS)
 _REQUIRED: Final = BlockSchema(
-    {}, {"cluster_selector_term": many("Clusters that may be picked; terms are alternatives.", CLUSTER_TERM)}
+    {}, {"cluster_selector_term": many("Eligible clusters; terms are alternatives.", CLUSTER_TERM)}
 )
 _PREFERRED: Final = BlockSchema(
     {"weight": number("-100 to 100.", required=True)},
-    {"preference": one("Which clusters get the weight.", CLUSTER_TERM, min_items=1)},
+    {"preference": one("Clusters that get the weight.", CLUSTER_TERM, min_items=1)},
 )
 _CLUSTER_AFFINITY: Final = BlockSchema(
     {},
     {
-        "required_during_scheduling_ignored_during_execution": one("What a cluster must be.", _REQUIRED),
-        "preferred_during_scheduling_ignored_during_execution": many("What is preferred.", _PREFERRED),
+        "required_during_scheduling_ignored_during_execution": one("Required terms.", _REQUIRED),
+        "preferred_during_scheduling_ignored_during_execution": many("Preferred terms.", _PREFERRED),
     },
 )
 TOLERATION: Final = BlockSchema(
     {
-        "key": text("Taint key; empty with Exists for every key.", default=""),
+        "key": text("Taint key. Empty with Exists: every key.", default=""),
         "operator": text("Equal or Exists.", default="Equal"),
         "value": text("Taint value.", default=""),
-        "effect": text("NoSchedule, or empty for every effect.", default=""),
+        "effect": text("NoSchedule. Empty: every effect.", default=""),
     }
 )
 POLICY: Final = BlockSchema(
     {
         "placement_type": text(
-            "How clusters are picked: PickAll, PickFixed or PickN.",
+            "Selection type.",
             default="PickAll",
             choices=("PickAll", "PickFixed", "PickN"),
         ),
-        "number_of_clusters": number("How many clusters (PickN).", minimum=0, maximum=LARGEST_INT32),
-        "cluster_names": texts("Which clusters (PickFixed).", default=[]),
+        "number_of_clusters": number("Number of clusters (PickN).", minimum=0, maximum=LARGEST_INT32),
+        "cluster_names": texts("Cluster names (PickFixed).", default=[]),
     },
     {
         "affinity": one(
-            "Which clusters.",
-            BlockSchema({}, {"cluster_affinity": one("By labels and properties.", _CLUSTER_AFFINITY)}),
+            "Affinity to clusters.",
+            BlockSchema(
+                {}, {"cluster_affinity": one("Affinity by labels and properties.", _CLUSTER_AFFINITY)}
+            ),
         ),
         "topology_spread_constraint": many(
-            "Spreads picks over the values of a label.",
+            "Spreads clusters over the values of a label.",
             BlockSchema(
                 {
-                    "max_skew": number("How far apart counts may be.", default=1, maximum=LARGEST_INT32),
+                    "max_skew": number("Maximum difference of counts.", default=1, maximum=LARGEST_INT32),
                     "topology_key": text("Label key.", required=True),
                     "when_unsatisfiable": text("DoNotSchedule or ScheduleAnyway.", default="DoNotSchedule"),
                 }
             ),
         ),
-        "toleration": many("A taint that is put up with.", TOLERATION),
+        "toleration": many("A tolerated taint.", TOLERATION),
     },
 )
 RESOURCE_SELECTOR: Final = BlockSchema(
@@ -193,9 +190,9 @@ RESOURCE_SELECTOR: Final = BlockSchema(
         "group": text("API group; empty for the core group.", default=""),
         "version": text("API version.", required=True),
         "kind": text("Kind.", required=True),
-        "name": text("Name of the object; without it all that the label_selector selects.", default=""),
+        "name": text("Name of the object. Default: all selected by label_selector.", default=""),
         "selection_scope": text(
-            "Of a Namespace: what is selected in it.",
+            "For a Namespace: selected contents.",
             choices=("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors"),
         ),
     },
@@ -203,46 +200,46 @@ RESOURCE_SELECTOR: Final = BlockSchema(
 )
 _ROLLING: Final = BlockSchema(
     {
-        "max_unavailable": text("How many clusters may be without it: a number or per cent.", default="25%"),
-        "max_surge": text("How many clusters may be added at once: a number or per cent.", default="25%"),
+        "max_unavailable": text("Clusters that may be without it: a number or percent.", default="25%"),
+        "max_surge": text("Clusters added at once: a number or percent.", default="25%"),
         "unavailable_period_seconds": number(
-            "Wait after a wave whose availability cannot be tracked.", default=60, maximum=LARGEST_INT64
+            "Wait if availability cannot be tracked.", default=60, maximum=LARGEST_INT64
         ),
     }
 )
 _APPLY: Final = BlockSchema(
     {
         "type": text(
-            "How objects are applied.",
+            "How to apply objects.",
             default="ClientSideApply",
             choices=("ClientSideApply", "ServerSideApply", "ReportDiff"),
         ),
         "comparison_option": text(
-            "What is compared with the member.",
+            "Fields to compare with the member.",
             default="PartialComparison",
             choices=("PartialComparison", "FullComparison"),
         ),
         "when_to_apply": text(
-            "Whether drifted objects are applied.", default="Always", choices=("Always", "IfNotDrifted")
+            "Whether to apply drifted objects.", default="Always", choices=("Always", "IfNotDrifted")
         ),
         "when_to_take_over": text(
-            "Whether objects that stand on a member already are taken over.",
+            "Whether to take over existing objects on a member.",
             default="Always",
             choices=("Always", "IfNoDiff", "Never"),
         ),
-        "allow_co_ownership": argument(BOOL, "Whether an object may have owners beside the placement."),
+        "allow_co_ownership": argument(BOOL, "Whether an object may have other owners too."),
     },
     {
         "server_side_apply_config": one(
-            "With ServerSideApply: what is done about conflicts.",
-            BlockSchema({"force": argument(BOOL, "Whether fields of other managers are taken over.")}),
+            "Conflict handling with ServerSideApply.",
+            BlockSchema({"force": argument(BOOL, "Take fields of other managers.")}),
         )
     },
 )
 _DELETE: Final = BlockSchema(
     {
         "propagation_policy": text(
-            "What becomes of the objects on members when the placement goes.",
+            "What to do with objects on members after deletion.",
             default="Delete",
             choices=("Delete", "Abandon"),
         )
@@ -250,30 +247,36 @@ _DELETE: Final = BlockSchema(
 )
 _REPORT_BACK: Final = BlockSchema(
     {
-        "type": text("Whether the status of objects is reported back.", choices=("Disabled", "Mirror")),
-        "destination": text("Where it is shown (Mirror).", choices=("OriginalResource", "WorkAPI")),
+        "type": text("Whether to report the status of objects back.", choices=("Disabled", "Mirror")),
+        "destination": text("Target of the status (Mirror).", choices=("OriginalResource", "WorkAPI")),
     }
 )
 STRATEGY: Final = BlockSchema(
-    {"type": text("Who rolls out.", default="RollingUpdate", choices=("RollingUpdate", "External"))},
     {
-        "rolling_update": one("The pace of a rolling update.", _ROLLING),
-        "apply_strategy": one("How objects are applied.", _APPLY),
-        "delete_strategy": one("What becomes of the objects when the placement goes.", _DELETE),
-        "report_back_strategy": one("Whether members report the status of objects back.", _REPORT_BACK),
+        "type": text(
+            "Rollout by the hub or by a staged run.",
+            default="RollingUpdate",
+            choices=("RollingUpdate", "External"),
+        )
+    },
+    {
+        "rolling_update": one("Limits of a rolling update.", _ROLLING),
+        "apply_strategy": one("How to apply objects.", _APPLY),
+        "delete_strategy": one("Objects of a deleted placement.", _DELETE),
+        "report_back_strategy": one("Status reports of members.", _REPORT_BACK),
     },
 )
 PLACEMENT_ARGUMENTS: Final[Mapping[str, Attribute]] = {
-    "revision_history_limit": number("How many old snapshots are kept.", default=10, minimum=1, maximum=1000),
+    "revision_history_limit": number("Number of old snapshots to keep.", default=10, minimum=1, maximum=1000),
     "status_reporting_scope": text(
-        "Whether the status is shown in the namespace, too; by default it is not.",
+        "Show the status in the namespace too. Default: no.",
         choices=("ClusterScopeOnly", "NamespaceAccessible"),
     ),
 }
 PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
-    "resource_selector": many("Objects on the hub that are placed.", RESOURCE_SELECTOR, max_items=100),
-    "policy": one("Which clusters are picked; without it every eligible one.", POLICY),
-    "strategy": one("How changes are rolled out.", STRATEGY),
+    "resource_selector": many("Objects on the hub to place.", RESOURCE_SELECTOR, max_items=100),
+    "policy": one("Cluster selection. Default: every eligible cluster.", POLICY),
+    "strategy": one("Rollout of changes.", STRATEGY),
 }
 
 _CONDITION: Final = ObjectType.of({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
@@ -320,15 +323,15 @@ def shown(
 PLACEMENT_VALUES: Final[Mapping[str, Attribute]] = {
     "bindings": shown(
         MapType(BINDING),
-        "The clusters that hold the placement, by name.",
+        "Bound clusters by name.",
         predicted=True,
         refers_to=Reference(("fleet_member_cluster",), by="name"),
     ),
     "policy_snapshot": shown(
         ObjectType.of({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
-        "The latest policy: its number, its hash, and N.",
+        "Latest policy: number, hash and N.",
     ),
-    "conditions": shown(_CONDITIONS, "The placement's conditions, as `kubectl describe` shows them."),
+    "conditions": shown(_CONDITIONS, "Conditions as in `kubectl describe`."),
     "placement_statuses": shown(
         ListType(
             ObjectType.of(
@@ -349,7 +352,7 @@ PLACEMENT_VALUES: Final[Mapping[str, Attribute]] = {
                 {"group": STRING, "version": STRING, "kind": STRING, "namespace": STRING, "name": STRING}
             )
         ),
-        "The objects on the hub that are placed.",
+        "Selected objects on the hub.",
         refers_to=Reference(("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")),
     ),
     "evictions": shown(
@@ -364,7 +367,7 @@ PLACEMENT_VALUES: Final[Mapping[str, Attribute]] = {
                 }
             )
         ),
-        "The evictions that were asked for, executed or refused.",
+        "Evictions, executed or rejected.",
     ),
-    "workloads": shown(MapType(PODS), "Where pods stand: by cluster, workload and pod.", predicted=True),
+    "workloads": shown(MapType(PODS), "Pod placement by cluster, workload and pod.", predicted=True),
 }

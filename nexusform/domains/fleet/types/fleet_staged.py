@@ -30,9 +30,7 @@ from nexusform.value_types import BOOL, STRING, SetType
 
 # --- runs --------------------------------------------------------------------------------------
 
-_APPROVALS: Final = argument(
-    SetType(STRING), "Approval requests that are granted: <run>-before-<stage>, <run>-after-<stage>."
-)
+_APPROVALS: Final = argument(SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>.")
 
 
 def _run_spec(strategy: str) -> BlockSchema:
@@ -48,10 +46,10 @@ def _run_spec(strategy: str) -> BlockSchema:
                 refers_to=Reference((strategy,), by="name"),
             ),
             "resource_snapshot_index": text(
-                "Number of the resource snapshot; by default the latest.", on_change=OnChange.REPLACE
+                "Number of the resource snapshot. Default: the latest.", on_change=OnChange.REPLACE
             ),
             "state": text(
-                "What is wanted of the run.",
+                "Requested state of the run.",
                 default="Initialize",
                 choices=tuple(str(state) for state in RunState),
             ),
@@ -86,7 +84,7 @@ def run_type(name: str, kind: str, *, strategy: str, namespaced: bool) -> Resour
     return fleet_type(
         name,
         FleetKind(kind, _run_spec(strategy), namespaced),
-        f"Rolls out a {placement} whose strategy is External, stage by stage, when it is created or changed.",
+        f"Rolls out a {placement} with the strategy External, stage by stage, on creation or change.",
         read=_read_run,
         findings=_run_findings,
         values={"approvals": _APPROVALS},
@@ -101,13 +99,12 @@ _APPROVAL_SPEC: Final = BlockSchema(
         "parent_stage_rollout": text(
             "Name of the staged update run.", required=True, on_change=OnChange.REPLACE
         ),
-        "target_stage": text("Name of the stage that waits.", required=True, on_change=OnChange.REPLACE),
+        "target_stage": text("Name of the waiting stage.", required=True, on_change=OnChange.REPLACE),
     }
 )
 _APPROVED: Final = argument(
     BOOL,
-    "Whether the request is granted. Default: what the status of the manifest says (condition Approved); "
-    "true for blocks.",
+    "Whether the request is approved. Default: condition Approved of the manifest; true for blocks.",
 )
 
 
@@ -143,7 +140,7 @@ def approval_type(name: str, kind: str, *, run: str, namespaced: bool) -> Resour
     return fleet_type(
         name,
         fleet,
-        "An approval that a stage of a staged update run waits for; the run goes on when it is granted.",
+        "Approval of a stage of a staged update run. The run continues once approved.",
         read=partial(_read_approval, fleet=fleet),
         findings=_approval_findings,
         values={"approved": _APPROVED},
@@ -157,7 +154,7 @@ def approval_type(name: str, kind: str, *, run: str, namespaced: bool) -> Resour
 _TASK: Final = BlockSchema(
     {
         "type": text("Approval or TimedWait.", required=True, choices=("Approval", "TimedWait")),
-        "wait_time": text("How long, such as 1h30m (TimedWait)."),
+        "wait_time": text("Duration such as 1h30m (TimedWait)."),
     }
 )
 _STRATEGY_SPEC: Final = BlockSchema(
@@ -168,18 +165,16 @@ _STRATEGY_SPEC: Final = BlockSchema(
             BlockSchema(
                 {
                     "name": text("Name: lower-case letters and digits.", required=True),
-                    "sorting_label_key": text("Label whose whole number orders the clusters."),
-                    "max_concurrency": text(
-                        "How many clusters at a time: a number or per cent.", default="1"
-                    ),
+                    "sorting_label_key": text("Label with an integer value that orders the clusters."),
+                    "max_concurrency": text("Clusters at a time: a number or percent.", default="1"),
                 },
                 {
                     "label_selector": one(
-                        "The clusters: an empty block stands for all that are picked, no block for none.",
+                        "The clusters. Empty block: all picked clusters. No block: none.",
                         LABEL_SELECTOR,
                     ),
-                    "before_stage_task": many("What is waited for before the stage.", _TASK),
-                    "after_stage_task": many("What is waited for after the stage.", _TASK),
+                    "before_stage_task": many("Condition before the stage.", _TASK),
+                    "after_stage_task": many("Condition after the stage.", _TASK),
                 },
             ),
         )

@@ -73,32 +73,30 @@ _SCHEMA: Final = BlockSchema(
         "id": computed(STRING, "The directory, or the first file."),
         "directory": Attribute(
             STRING,
-            "Directory whose .yaml, .yml and .json files are read, without its folders.",
+            "Directory with .yaml, .yml and .json files, without subdirectories.",
             optional=True,
         ),
-        "files": Attribute(ListType(STRING), "Files, in place of directory.", optional=True),
+        "files": Attribute(ListType(STRING), "Files, instead of directory.", optional=True),
         "lenient": Attribute(
             BOOL,
-            "Whether slips that printed manifests have are corrected; write it beside each manifest, too.",
+            "Correct known mistakes of printed manifests. Set it next to each manifest too.",
             optional=True,
         ),
         "observed_at": Attribute(
             STRING,
-            "When the members were shown (RFC 3339); heartbeats are that old. Default: the newest heartbeat.",
+            "Time of the export (RFC 3339). Default: the newest heartbeat.",
             optional=True,
         ),
         **{
-            attribute: computed(
-                _TEXTS, f"Every {kind} as a manifest of {API_KINDS[kind].type_name}, by its id."
-            )
+            attribute: computed(_TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}.")
             for kind, attribute in ATTRIBUTES.items()
         },
-        "member_clusters": computed(MapType(MEMBER_TYPE), "Every MemberCluster, by name."),
+        "member_clusters": computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
         "hub_objects": computed(
-            _TEXTS, 'Every other object as yaml_body of fleet_hub_manifest, by "<kind> <namespace>/<name>".'
+            _TEXTS, 'Other objects as yaml_body of fleet_hub_manifest, by "<kind> <namespace>/<name>".'
         ),
     },
-    description="Objects of a hub from files: fleet objects and members by kind, and what they place.",
+    description="Objects of a hub from files, by kind.",
 )
 
 

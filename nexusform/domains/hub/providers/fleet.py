@@ -24,7 +24,7 @@ SETTINGS: Final = BlockSchema(
         "context": CONTEXT,
         "field_manager": Attribute(
             STRING,
-            "The name under which the hub notes what nexusform wrote. One that was used goes on owning it.",
+            "Field manager name on the hub. A name used before keeps its fields.",
             optional=True,
             default="nexusform",
             pattern=r"[\x21-\x7e]{1,128}",
@@ -32,21 +32,21 @@ SETTINGS: Final = BlockSchema(
         ),
         "judge": Attribute(
             STRING,
-            "Whether the hub judges plans by dry runs: auto (where it can be asked), require, off. A dry run "
-            "needs the rights of the write. Off in a confined run, unless -allow-remote names the hub.",
+            "Validate plans by server-side dry run: auto (if possible), require, off. Needs write "
+            "permissions. Off in a confined run, unless -allow-remote names the hub.",
             optional=True,
             default=AUTO,
             choices=JUDGES,
         ),
         "read_only": Attribute(
             BOOL,
-            "Send nothing: what a plan asks for is done by somebody else, and found done by apply.",
+            "Send nothing. Changes are made outside nexusform; apply checks them.",
             optional=True,
             default=False,
         ),
         "timeout": Attribute(
             STRING,
-            "How long a step is waited for, such as 30m. Then the apply ends, and `apply -resume` goes on.",
+            "Timeout of a step, such as 30m. Continue later with `apply -resume`.",
             optional=True,
             default="30m",
             pattern=r"(?=.*[1-9])([0-9]{1,9}(\.[0-9]{1,9})?[smh])+",
@@ -54,8 +54,8 @@ SETTINGS: Final = BlockSchema(
         ),
     },
     {},
-    "Reads a fleet hub as it is now, asks it what it makes of a plan, and writes placements, overrides, "
-    "budgets, strategies, runs, approvals, evictions, objects, and labels and taints of members there.",
+    "Reads a fleet hub, validates plans by server-side dry run, and writes fleet objects and labels and "
+    "taints of members.",
 )
 
 

@@ -18,14 +18,14 @@ _OF_FILES: Final = frozenset({"id", "directory", "files", "lenient", "observed_a
 
 KUBECONFIG: Final = Attribute(
     STRING,
-    "The kubeconfig by which the hub is reached. Default: NF_FLEET_KUBECONFIG, which wins over this, else "
-    "what kubectl would take. Not read from configuration in a confined run.",
+    "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Ignored in a confined "
+    "run.",
     optional=True,
 )
 CONTEXT: Final = Attribute(
     STRING,
-    "The context in it. Default: NF_FLEET_CONTEXT, which wins over this, else its current one. Not read from "
-    "configuration in a confined run.",
+    "Context in the kubeconfig. NF_FLEET_CONTEXT overrides it. Default: the current context. Ignored in a "
+    "confined run.",
     optional=True,
 )
 _SCHEMA: Final = BlockSchema(
@@ -36,7 +36,7 @@ _SCHEMA: Final = BlockSchema(
         "read_at": computed(STRING, "When the hub was read (RFC 3339)."),
         **{name: each for name, each in FLEET_HUB_EXPORT.schema.attributes.items() if name not in _OF_FILES},
     },
-    description="A fleet hub as it is now: what stands, so that a plan goes on from there.",
+    description="A live fleet hub. A plan starts from its current placements.",
 )
 
 

@@ -18,19 +18,18 @@ _SCHEMA: Final = BlockSchema(
     {
         "files": Attribute(
             ListType(STRING),
-            f"Files with what `{_COMMAND}` (or -o yaml) printed; paths begin where the command runs.",
+            f"Files with the output of `{_COMMAND}` (or -o yaml), relative to the working directory.",
             required=True,
         ),
         "cluster_id": Attribute(
             STRING,
-            "Id of the nexus_kubernetes_cluster or tacker_vnf that they show, or the name of a "
-            "fleet_member_cluster whose figures are given.",
+            "Id of the nexus_kubernetes_cluster or tacker_vnf, or name of a fleet_member_cluster without "
+            "one.",
             required=True,
         ),
         "kubernetes_version": Attribute(
             STRING,
-            'The version of Kubernetes that schedules there ("1.34"), where the nodes do not tell; some '
-            "versions decide otherwise than is documented.",
+            'Kubernetes version of the scheduler ("1.34"), if the nodes do not show it.',
             optional=True,
         ),
         "id": Attribute(STRING, "The cluster's id.", computed=True),
@@ -47,13 +46,15 @@ _SCHEMA: Final = BlockSchema(
             "The nodes by name.",
             computed=True,
         ),
-        "pod_count": Attribute(NUMBER, "How many pods hold room on them.", computed=True),
+        "pod_count": Attribute(NUMBER, "Number of pods on them.", computed=True),
         OBJECTS: Attribute(
-            STRING, "What planning reads of the files: JSON, without environments and images.", computed=True
+            STRING,
+            "Contents of the files used for planning, as JSON without environments and images.",
+            computed=True,
         ),
     },
-    description="Nodes of a cluster as they registered, and what runs there: these stand in for the labels "
-    "and figures that are derived otherwise.",
+    description="Nodes and pods of a cluster from kubectl output. They replace predicted labels and "
+    "resources.",
 )
 
 

@@ -15,70 +15,64 @@ from nexusform.value_types import BOOL, STRING
 _AZURERM: Final = BlockSchema(
     {
         "storage_account_name": needed("The storage account."),
-        "container_name": needed("The blob container; it must exist."),
+        "container_name": needed("The blob container. It must exist."),
         "key": needed("The name of the state blob."),
         "endpoint": setting(
-            STRING, "The address of the blob service; https://ACCOUNT.blob.core.windows.net when absent."
+            STRING, "URL of the blob service. Default: https://ACCOUNT.blob.core.windows.net."
         ),
-        "snapshot": setting(BOOL, "Whether each earlier state is kept as a snapshot; true when absent."),
-        "access_key": setting(STRING, "The account's key; ARM_ACCESS_KEY when absent.", sensitive=True),
-        "sas_token": setting(STRING, "A SAS token; ARM_SAS_TOKEN when absent.", sensitive=True),
-        "use_azuread_auth": setting(
-            BOOL, "Sign in to Entra ID; so it is when there is neither key nor token."
-        ),
-        "use_oidc": setting(BOOL, "Sign in with the CI job's OIDC token; ARM_USE_OIDC when absent."),
-        "use_msi": setting(BOOL, "Sign in with the managed identity; ARM_USE_MSI when absent."),
-        "use_cli": setting(BOOL, "Sign in as `az login` did; ARM_USE_CLI when absent."),
-        "client_id": setting(STRING, "The application's ID; ARM_CLIENT_ID when absent."),
-        "tenant_id": setting(STRING, "The tenant's ID; ARM_TENANT_ID when absent."),
-        "client_secret": setting(
-            STRING, "The application's secret; ARM_CLIENT_SECRET when absent.", sensitive=True
-        ),
-        "oidc_token": setting(STRING, "An OIDC token; ARM_OIDC_TOKEN when absent.", sensitive=True),
+        "snapshot": setting(BOOL, "Keep earlier states as snapshots. Default: true."),
+        "access_key": setting(STRING, "Key of the account. Default: ARM_ACCESS_KEY.", sensitive=True),
+        "sas_token": setting(STRING, "SAS token. Default: ARM_SAS_TOKEN.", sensitive=True),
+        "use_azuread_auth": setting(BOOL, "Sign in to Entra ID. Default: true without key and token."),
+        "use_oidc": setting(BOOL, "Sign in with the CI job's OIDC token. Default: ARM_USE_OIDC."),
+        "use_msi": setting(BOOL, "Sign in with the managed identity. Default: ARM_USE_MSI."),
+        "use_cli": setting(BOOL, "Sign in with the account of `az login`. Default: ARM_USE_CLI."),
+        "client_id": setting(STRING, "Application ID. Default: ARM_CLIENT_ID."),
+        "tenant_id": setting(STRING, "Tenant ID. Default: ARM_TENANT_ID."),
+        "client_secret": setting(STRING, "Application secret. Default: ARM_CLIENT_SECRET.", sensitive=True),
+        "oidc_token": setting(STRING, "OIDC token. Default: ARM_OIDC_TOKEN.", sensitive=True),
         "oidc_token_file_path": setting(
-            STRING, "A file with an OIDC token; ARM_OIDC_TOKEN_FILE_PATH when absent."
+            STRING, "File with an OIDC token. Default: ARM_OIDC_TOKEN_FILE_PATH."
         ),
     },
-    description="State in a blob of an Azure storage account, locked by its lease.",
+    description="State in an Azure storage blob, locked by a blob lease.",
 )
 _HTTP: Final = BlockSchema(
     {
-        "address": needed(
-            "Where the state is read and written; `{workspace}` stands for the workspace's name."
-        ),
-        "update_method": setting(STRING, "The method that writes; POST when absent."),
-        "lock_address": setting(STRING, "Where the lock is taken; without it nothing is locked."),
-        "lock_method": setting(STRING, "The method that locks; LOCK when absent (GitLab: POST)."),
-        "unlock_address": setting(STRING, "Where the lock is given back; lock_address when absent."),
-        "unlock_method": setting(STRING, "The method that unlocks; UNLOCK when absent (GitLab: DELETE)."),
-        "username": setting(STRING, "For basic authentication; NF_HTTP_USERNAME when absent."),
+        "address": needed("URL of the state. `{workspace}` is replaced by the workspace name."),
+        "update_method": setting(STRING, "Method for writes. Default: POST."),
+        "lock_address": setting(STRING, "URL to lock. Default: no locking."),
+        "lock_method": setting(STRING, "Method to lock. Default: LOCK (GitLab: POST)."),
+        "unlock_address": setting(STRING, "URL to unlock. Default: lock_address."),
+        "unlock_method": setting(STRING, "Method to unlock. Default: UNLOCK (GitLab: DELETE)."),
+        "username": setting(STRING, "User for basic authentication. Default: NF_HTTP_USERNAME."),
         "password": setting(
-            STRING, "For basic authentication; NF_HTTP_PASSWORD when absent.", sensitive=True
+            STRING, "Password for basic authentication. Default: NF_HTTP_PASSWORD.", sensitive=True
         ),
-        "skip_cert_verification": setting(BOOL, "Whether a certificate that cannot be verified is accepted."),
+        "skip_cert_verification": setting(BOOL, "Accept unverified certificates."),
     },
-    description="State behind Terraform's HTTP protocol, GitLab's state store for one.",
+    description="State behind Terraform's HTTP protocol, such as GitLab's state store.",
 )
 _S3: Final = BlockSchema(
     {
-        "bucket": needed("The bucket; it must exist."),
+        "bucket": needed("The bucket. It must exist."),
         "key": needed("The name of the state object."),
-        "region": setting(STRING, "The region; AWS_REGION or the profile's when absent."),
-        "endpoint": setting(STRING, "The address of another S3 service; it must honour conditional writes."),
-        "use_path_style": setting(BOOL, "Whether the bucket stands in the path, not in the host name."),
-        "workspace_key_prefix": setting(STRING, 'The prefix of other workspaces; "env:" when absent.'),
+        "region": setting(STRING, "Region. Default: AWS_REGION, else the profile's region."),
+        "endpoint": setting(STRING, "URL of another S3 service. It must support conditional writes."),
+        "use_path_style": setting(BOOL, "Put the bucket in the path instead of the host name."),
+        "workspace_key_prefix": setting(STRING, 'Prefix of other workspaces. Default: "env:".'),
         "profile": setting(STRING, "A profile of the AWS configuration."),
-        "access_key": setting(STRING, "The access key; AWS_ACCESS_KEY_ID when absent."),
-        "secret_key": setting(STRING, "The secret key; AWS_SECRET_ACCESS_KEY when absent.", sensitive=True),
-        "token": setting(STRING, "A session token; AWS_SESSION_TOKEN when absent.", sensitive=True),
+        "access_key": setting(STRING, "Access key. Default: AWS_ACCESS_KEY_ID."),
+        "secret_key": setting(STRING, "Secret key. Default: AWS_SECRET_ACCESS_KEY.", sensitive=True),
+        "token": setting(STRING, "Session token. Default: AWS_SESSION_TOKEN.", sensitive=True),
     },
     description="State in an object of an S3 bucket, locked by conditional writes.",
 )
 _POSTGRES: Final = BlockSchema(
     {
-        "conn_str": setting(STRING, "The connection string or URL; PG_CONN_STR when absent.", sensitive=True),
-        "schema_name": setting(STRING, 'The schema of the tables; "nexusform" when absent.'),
-        "skip_table_creation": setting(BOOL, "Whether schema and tables are there already."),
+        "conn_str": setting(STRING, "Connection string or URL. Default: PG_CONN_STR.", sensitive=True),
+        "schema_name": setting(STRING, 'Schema of the tables. Default: "nexusform".'),
+        "skip_table_creation": setting(BOOL, "Do not create schema and tables."),
     },
     description="State in a PostgreSQL database, version 14 or newer, locked by an advisory lock.",
 )

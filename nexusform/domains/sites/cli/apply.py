@@ -42,17 +42,13 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     """What `sites apply` takes."""
 
     planfile: str | None = optional(None)
-    wave: str = text("Apply this wave alone, which also approves of it", metavar="WAVE")
-    resume: bool = switch("Go on with what was begun and did not come to its end")
-    verify: tuple[str, ...] = texts(
-        "Refuse a plan that was not signed with the key whose public half is in FILE", metavar="key:FILE"
-    )
-    lock_timeout: str = text("How long to wait for the lock of a site", metavar="DURATION", default="0s")
-    input: bool = switch("Never ask: stop before a wave that waits for approval", default=True)
-    as_json: bool = switch("As one JSON document", flag="json")
-    report: tuple[str, ...] = texts(
-        "Write a report, - for stdout: text, markdown, json, html, sarif", metavar="FORMAT:PATH"
-    )
+    wave: str = text("Approve and apply only this wave", metavar="WAVE")
+    resume: bool = switch("Continue an interrupted apply")
+    verify: tuple[str, ...] = texts("Reject a plan without this signature", metavar="key:FILE")
+    lock_timeout: str = text("Wait this long for the lock of a site", metavar="DURATION", default="0s")
+    input: bool = switch("Stop before a wave without approval", default=True)
+    as_json: bool = switch("Print a JSON document", flag="json")
+    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
     engine: EngineFlags = group(EngineFlags)
     view: ViewFlags = group(ViewFlags)
 

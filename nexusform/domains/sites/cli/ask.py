@@ -34,7 +34,7 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
     """What `sites replay` takes."""
 
     source: str = text(
-        "The exported directory that shows what is, SITE in it standing for the site's name; or azure",
+        "Read DIR (SITE is replaced by the site name) or azure",
         metavar="DIR|azure",
         flag="from",
     )

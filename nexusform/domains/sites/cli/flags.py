@@ -21,11 +21,11 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
     """Who does the work."""
 
     engine: str = text(
-        "Who does the work: processes of this machine, or dask://HOST:PORT",
+        "Use local processes or dask://HOST:PORT",
         metavar="ENGINE",
         default=PROCESSES,
     )
-    workers: int = number("How many worker processes; as many as cores when 0", default=0, at_least=0)
+    workers: int = number("Set the number of worker processes (0: one per core)", default=0, at_least=0)
 
     def usable(self, screen: Screen) -> bool:
         """Whether there is such an engine; told on the screen where there is none. Raises a usage error for
@@ -59,13 +59,11 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
 class SelectionFlags(Struct, frozen=True, kw_only=True):
     """Which sites."""
 
-    site: tuple[str, ...] = texts("Only sites with such a name, * and ? stand for anything", metavar="GLOB")
-    wave: str = text("Only the sites of this wave", metavar="WAVE")
+    site: tuple[str, ...] = texts("Use only sites with matching names (* and ?)", metavar="GLOB")
+    wave: str = text("Use only the sites of this wave", metavar="WAVE")
 
 
 class SourceFlags(Struct, frozen=True, kw_only=True):
     """Where root modules may be."""
 
-    allow_source: tuple[str, ...] = texts(
-        "Let sources lead below this directory, which is outside of that of the sites file", metavar="DIR"
-    )
+    allow_source: tuple[str, ...] = texts("Allow module sources below DIR", metavar="DIR")

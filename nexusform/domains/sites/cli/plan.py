@@ -41,13 +41,11 @@ CHANGES: Final = 2  # exit code of -detailed-exitcode
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """What `sites plan` takes."""
 
-    out: str = text("Save the plans of all sites to a file, to be applied as they are", metavar="FILE")
-    sign: str = text("Sign the saved plan with this private key (Ed25519, PEM)", metavar="KEYFILE")
-    as_json: bool = switch("As one JSON document", flag="json")
-    report: tuple[str, ...] = texts(
-        "Write a report, - for stdout: text, markdown, json, html, sarif", metavar="FORMAT:PATH"
-    )
-    detailed_exitcode: bool = switch("Exit with 2 when a site changes")
+    out: str = text("Save the plans of all sites to a file", metavar="FILE")
+    sign: str = text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    as_json: bool = switch("Print a JSON document", flag="json")
+    report: tuple[str, ...] = texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    detailed_exitcode: bool = switch("Exit with 2 if a site changes")
     selection: SelectionFlags = group(SelectionFlags)
     sources: SourceFlags = group(SourceFlags)
     lock: LockFlags = group(LockFlags)

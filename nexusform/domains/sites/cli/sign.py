@@ -15,7 +15,7 @@ class SignArguments(Struct, frozen=True, kw_only=True):
     """What `sites sign` takes."""
 
     planfile: str | None = optional(None)
-    key: str = text("The private key (Ed25519, PEM)", metavar="KEYFILE")
+    key: str = text("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
     view: ViewFlags = group(ViewFlags)
 
 

@@ -26,9 +26,9 @@ from nexusform.rendering.json.json_document import json_bytes
 class StatusArguments(Struct, frozen=True, kw_only=True):
     """What `sites status` takes."""
 
-    as_json: bool = switch("As one JSON document", flag="json")
+    as_json: bool = switch("Print a JSON document", flag="json")
     tie_breaks: int = number(
-        "Plan every site with so many tie-breaks: how certain the places of its VMs are",
+        "Compute certainty per site with N tie-break samples",
         default=0,
         at_least=0,
     )

@@ -33,11 +33,11 @@ from nexusform.workflow.opening.surroundings import SystemClock, write_output
 class TestArguments(Struct, frozen=True, kw_only=True):
     """What `test` takes."""
 
-    filter: tuple[str, ...] = texts("Only this test file", metavar="FILE")
-    test_directory: str = text("Where test files are, besides here", metavar="DIR", default=DEFAULT_DIRECTORY)
+    filter: tuple[str, ...] = texts("Run only this test file", metavar="FILE")
+    test_directory: str = text("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
     verbose: bool = switch("Show the plan or the state of every run")
-    as_json: bool = switch("As a stream of JSON events", flag="json")
-    junit_xml: str = text("Also write the results as JUnit XML", metavar="FILE")
+    as_json: bool = switch("Print a stream of JSON events", flag="json")
+    junit_xml: str = text("Write the results as JUnit XML", metavar="FILE")
     variables: tuple[tuple[str, str], ...] = variable_flags()
     view: ViewFlags = group(ViewFlags)
 

@@ -99,52 +99,49 @@ _SCHEMA: Final = BlockSchema(
         "id": id_attribute("<site>/<name>"),
         "site_id": parent_attribute("nexus_site"),
         "name": name_attribute("VNF"),
-        "vnfd": _argument(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). This or base_hot is required."),
-        "base_hot": _argument(STRING, "Text of the HOT file that makes the VMs."),
+        "vnfd": _argument(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."),
+        "base_hot": _argument(STRING, "Text of the HOT file with the VMs."),
         "nested": _argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
         "csar": _argument(
             STRING,
-            "Path of a VNF package (CSAR): a folder or zip file, in place of vnfd, base_hot and nested. They "
-            "are found in it by TOSCA-Metadata and flavour_id.",
+            "VNF package (CSAR), a directory or zip file, instead of vnfd, base_hot and nested. TOSCA-"
+            "Metadata and flavour_id locate the files.",
         ),
         REQUEST: _argument(
             STRING,
-            "Text of the instantiate request (ETSI SOL003, JSON): its flavourId, instantiationLevelId and "
-            "additionalParams stand in for flavour_id, instantiation_level and parameters.",
+            "Text of the instantiate request (ETSI SOL003, JSON). Its flavourId, instantiationLevelId and "
+            "additionalParams replace flavour_id, instantiation_level and parameters.",
         ),
-        "parameters": _argument(DYNAMIC, "Values for parameters of the HOT file and inputs of the VNFD."),
-        "flavour_id": _argument(STRING, "Deployment flavour, where the VNFD describes several."),
+        "parameters": _argument(DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."),
+        "flavour_id": _argument(STRING, "Deployment flavour, if the VNFD has several."),
         "instantiation_level": _argument(
             STRING, "Instantiation level of the VNFD. Default: its default level, else the initial deltas."
         ),
         "scale_levels": _argument(MapType(NUMBER), "Scale level by scaling aspect."),
-        "labels": _argument(MapType(STRING), "Further labels of the nodes of its workers."),
+        "labels": _argument(MapType(STRING), "Extra labels of worker nodes."),
         "label_source": Attribute(
             STRING,
-            f'Who labels workers with their hardware: "{SPECIFICATION}", every worker with {CIS_NODE_LABEL}, '
-            f'{MACHINE_LABEL} and {ZONE_LABEL}; "{MGMT_DRIVER}", as the management driver does that Tacker '
-            f"ships: {CIS_NODE_LABEL} at instantiation where a worker is in a server group whose policy is "
-            "exactly anti-affinity, at scale-out and healing where its scaling group hands on "
-            "scheduler_hints.",
+            f'Source of hardware labels. "{SPECIFICATION}": every worker gets {CIS_NODE_LABEL}, '
+            f'{MACHINE_LABEL} and {ZONE_LABEL}. "{MGMT_DRIVER}": as Tacker\'s management driver, '
+            f"{CIS_NODE_LABEL} only. At instantiation it needs a server group with exactly the policy "
+            "anti-affinity; at scale-out and healing a scaling group that passes scheduler_hints.",
             optional=True,
             choices=(SPECIFICATION, MGMT_DRIVER),
             decides_placement=True,
         ),
         "grant_zone": _argument(
             STRING,
-            f'Id of the zone that the NFVO\'s grants name. Only with label_source = "{MGMT_DRIVER}", which '
-            f"then labels the same workers with {MACHINE_LABEL}.",
+            f'Zone id in the grants of the NFVO. Only with label_source = "{MGMT_DRIVER}"; the same '
+            f"workers then get {MACHINE_LABEL}.",
         ),
         "taints": _argument(
             DYNAMIC,
-            "Taints of the nodes of its workers: a list of { key, value, effect }; value may be left out.",
+            "Taints of worker nodes: a list of { key, value, effect }; value is optional.",
         ),
-        "vnfcs": Attribute(
-            MapType(VNFC), "The VMs by name, each with its machine and NUMA cells.", computed=True
-        ),
+        "vnfcs": Attribute(MapType(VNFC), "VMs by name, with machine and NUMA cells.", computed=True),
     },
     {"vdu": VDU_BLOCK, "kubelet": KUBELET_BLOCK},
-    "A VNF from a TOSCA VNFD or a HOT file, placed under its affinity rules.",
+    "A VNF from a TOSCA VNFD or a HOT file, placed by its affinity rules.",
 )
 
 

@@ -224,16 +224,16 @@ VDU_BLOCK: Final = NestedBlock(
         {
             "vm_sku_name": Attribute(
                 STRING,
-                "VM SKU of its VMs, in place of vcpus and memory_gib.",
+                "VM SKU, instead of vcpus and memory_gib.",
                 optional=True,
                 on_change=OnChange.REPLACE_POOL,
                 decides_placement=True,
             ),
-            "vcpus": _size("vCPUs of one VM. Default: what the documents say.", 1),
+            "vcpus": _size("vCPUs per VM. Default: from the documents.", 1),
             "memory_gib": _size(
-                "Memory of a VM in GiB, counted in MiB. Default: what the documents say.", 0, fractions=True
+                "Memory per VM in GiB, counted in MiB. Default: from the documents.", 0, fractions=True
             ),
-            "disk_gib": _size("Disk of one VM in GiB. Default: what the documents say, else 0.", 0),
+            "disk_gib": _size("Disk per VM in GiB. Default: from the documents, else 0.", 0),
             "sriov_vfs": VFS,
             "role": Attribute(
                 STRING,
@@ -247,7 +247,7 @@ VDU_BLOCK: Final = NestedBlock(
         {"kubelet": KUBELET_BLOCK},
     ),
     Nesting.MAP,
-    "The size and role of the VMs of one VDU. Its label is the VDU's name in the documents.",
+    "Size and role of the VMs of one VDU. The label is the VDU's name.",
     label="name",
 )
 

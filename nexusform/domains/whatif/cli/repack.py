@@ -20,17 +20,17 @@ from nexusform.worlds.world_view import WorldView
 class RepackArguments(Struct, frozen=True, kw_only=True):
     """What `simulate repack` takes."""
 
-    sku: str = text("Make room for VMs of this SKU", metavar="SKU")
-    want: int = number("So many of them", default=1, at_least=1)
-    zones: str = text("In these availability zones", metavar="Z,...")
-    site: str = text("On this site; may be left out where there is one only", metavar="ID")
-    moves: int | None = number("Re-create so many VMs at most", default=None, at_least=1)
-    window: int | None = number("Re-create so many VMs at a time at most", default=None, at_least=1)
+    sku: str = text("Free capacity for this VM SKU", metavar="SKU")
+    want: int = number("Set the number of VMs to fit", default=1, at_least=1)
+    zones: str = text("Use these availability zones", metavar="Z,...")
+    site: str = text("Use this site (default: the only one)", metavar="ID")
+    moves: int | None = number("Limit the number of re-created VMs", default=None, at_least=1)
+    window: int | None = number("Limit the VMs re-created at a time", default=None, at_least=1)
     without: tuple[str, ...] = texts(
-        "Re-create no VM of this resource, or not this one (ADDR:OBJECT)", metavar="ADDR", flag="not"
+        "Keep all VMs of this resource, or one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
     time: int | None = number(
-        "Answer after so many seconds, with what is known by then; the answer depends on the computer",
+        "Stop after N seconds with the best result",
         default=None,
         at_least=1,
     )

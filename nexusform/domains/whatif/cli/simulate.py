@@ -23,31 +23,31 @@ from nexusform.worlds.world_view import Cluster, SiteView, WorldView
 Named = TypeVar("Named")
 
 COMMANDS: Final[dict[str, Entry]] = {
-    "capacity": Entry(
-        "nexusform.domains.whatif.cli.simulate:capacity", "How many more VMs fit, and what is stranded"
-    ),
+    "capacity": Entry("nexusform.domains.whatif.cli.simulate:capacity", "Count spare capacity"),
     "runtime-upgrade": Entry(
         "nexusform.domains.whatif.cli.simulate:runtime_upgrade",
-        "What goes down while a site's machines are upgraded",
+        "Simulate a runtime upgrade of the machines",
     ),
     "kubernetes-upgrade": Entry(
         "nexusform.domains.whatif.cli.simulate:kubernetes_upgrade",
-        "Whether a cluster's upgrade finds room for its surge",
+        "Simulate a Kubernetes upgrade",
     ),
     "failure": Entry(
         "nexusform.domains.whatif.cli.simulate:failure",
-        "What the loss of a machine, rack, cluster or site does",
+        "Simulate the loss of machines, racks or sites",
     ),
     "repack": Entry(
-        "nexusform.domains.whatif.cli.repack:repack", "Which few VMs to re-create elsewhere to make room"
+        "nexusform.domains.whatif.cli.repack:repack", "Find the fewest re-creations to free capacity"
     ),
     "fleet": Entry(
         "nexusform.domains.whatif.cli.simulate:fleet",
-        "Which placements go where when members leave, join or change",
+        "Simulate changes of fleet members",
     ),
 }
 
-simulate: Final = LazyGroup("simulate", COMMANDS, summary="Ask what would happen if.")
+simulate: Final = LazyGroup(
+    "simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking."
+)
 
 
 def named(result: Named | Diagnostic) -> Named:
@@ -90,10 +90,10 @@ def _sites(view: WorldView, site: str) -> tuple[SiteView, ...]:
 class CapacityArguments(Struct, frozen=True, kw_only=True):
     """What `simulate capacity` takes."""
 
-    sku: tuple[str, ...] = texts("Count this VM SKU; default: those in use, and the largest", metavar="SKU")
-    zones: str = text("Only the racks in these availability zones", metavar="Z,...")
-    mix: str = text("Fill the site with sets of VMs", metavar="NxSKU,...")
-    site: str = text("Only this site", metavar="ID")
+    sku: tuple[str, ...] = texts("Count this VM SKU (default: SKUs in use, the largest)", metavar="SKU")
+    zones: str = text("Count only racks in these availability zones", metavar="Z,...")
+    mix: str = text("Count sets of VMs", metavar="NxSKU,...")
+    site: str = text("Use only this site", metavar="ID")
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -134,18 +134,17 @@ def capacity(arguments: CapacityArguments) -> int:
 class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
     """What `simulate runtime-upgrade` takes."""
 
-    site: str = text("Only this site", metavar="ID")
+    site: str = text("Use only this site", metavar="ID")
     strategy: str | None = optional_choice(
-        "Go on from rack to rack, or wait for a word after each; default: what the site's update_strategy "
-        "says, else Rack",
+        "Set the strategy (default: update_strategy, else Rack)",
         ("Rack", "PauseAfterRack"),
     )
     max_unavailable: int | None = number(
-        "Machines of a rack that are down at once; default: what the site's update_strategy says, else all",
+        "Limit machines down at once (default: update_strategy)",
         default=None,
         at_least=1,
     )
-    drain: bool = switch("Machines lose power instead of being drained first", default=True)
+    drain: bool = switch("Power machines off without a drain", default=True)
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -192,7 +191,7 @@ class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
     """What `simulate kubernetes-upgrade` takes."""
 
     cluster: tuple[str, ...] = positionals(required=True)
-    to: str = text("Up to this version, hop by hop; several clusters of a site may be named", metavar="V")
+    to: str = text("Upgrade to version V, one minor version at a time", metavar="V")
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -265,17 +264,13 @@ SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = Loaded(targets_of_do
 class FailureArguments(Struct, frozen=True, kw_only=True):
     """What `simulate failure` takes: exactly one of the four scopes."""
 
-    machine: str = text("This machine is lost", metavar="ID")
-    rack: str = text("This rack is lost", metavar="ID")
-    cluster: str = text("This cluster is lost", metavar="ID")
-    site: str = text("This site is lost; with * or ?: each rack of these sites, in turn", metavar="ID|GLOB")
-    engine: str = text("For many sites: processes of this machine, or dask://HOST:PORT", metavar="ENGINE")
-    workers: int = number(
-        "For many sites: how many worker processes; as many as cores when 0", default=0, at_least=0
-    )
-    allow_source: tuple[str, ...] = texts(
-        "For many sites: let sources lead below this directory", metavar="DIR"
-    )
+    machine: str = text("Lose this machine", metavar="ID")
+    rack: str = text("Lose this rack", metavar="ID")
+    cluster: str = text("Lose this cluster", metavar="ID")
+    site: str = text("Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB")
+    engine: str = text("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
+    workers: int = number("Set the number of worker processes (many sites)", default=0, at_least=0)
+    allow_source: tuple[str, ...] = texts("Allow module sources below DIR (many sites)", metavar="DIR")
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
     variables: tuple[tuple[str, str], ...] = variable_flags()
@@ -339,21 +334,13 @@ def _lose(view: WorldView, pods: Mapping[str, ClusterPods], arguments: FailureAr
 class FleetArguments(Struct, frozen=True, kw_only=True):
     """What `simulate fleet` takes: any number of things that happen to members, all at once."""
 
-    leave: tuple[str, ...] = texts("This member leaves the fleet", metavar="MEMBER")
-    drain: tuple[str, ...] = texts(
-        "This member is cordoned and every cluster placement evicted from it", metavar="MEMBER"
-    )
-    join: tuple[str, ...] = texts(
-        "This member joins; LIKE is another member or a cluster that it is like", metavar="MEMBER[=LIKE]"
-    )
-    taint: tuple[str, ...] = texts(
-        "It gets this taint; KEY- takes one away", metavar="MEMBER:KEY[=VALUE][:NoSchedule]"
-    )
-    label: tuple[str, ...] = texts("It gets this label; KEY- takes one away", metavar="MEMBER:KEY=VALUE")
-    property: tuple[str, ...] = texts(
-        "It gets this property; NAME- takes one away", metavar="MEMBER:NAME=VALUE"
-    )
-    health: tuple[str, ...] = texts("It is Healthy, Unhealthy, ...", metavar="MEMBER:HEALTH")
+    leave: tuple[str, ...] = texts("Remove this member from the fleet", metavar="MEMBER")
+    drain: tuple[str, ...] = texts("Cordon this member and evict its placements", metavar="MEMBER")
+    join: tuple[str, ...] = texts("Add a member, with properties of LIKE", metavar="MEMBER[=LIKE]")
+    taint: tuple[str, ...] = texts("Add a taint; KEY- removes one", metavar="MEMBER:KEY[=VALUE][:NoSchedule]")
+    label: tuple[str, ...] = texts("Set a label; KEY- removes one", metavar="MEMBER:KEY=VALUE")
+    property: tuple[str, ...] = texts("Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE")
+    health: tuple[str, ...] = texts("Set the health, such as Unhealthy", metavar="MEMBER:HEALTH")
     answer: AnswerFlags = group(AnswerFlags)
     state: str = state_flag()
     variables: tuple[tuple[str, str], ...] = variable_flags()
