@@ -1,25 +1,22 @@
-"""docs/reference/diagnostics.md against the code: every id that is made is there, every id there is used.
+"""Ids of diagnostics: their summaries, who makes them, and the page that explains some of them.
 
-An id that a call makes is added by NEXUSFORM_REWRITE_GOLDEN=1; one that reaches its call through a table is
-added to the page by hand, as a row that begins like the others.
+docs/reference/diagnostics.md is written by hand: a row for each id with a cause and a fix to explain.
 """
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostic_kinds import summary_of
 from nexusform.diagnostics import Problem, Severity, error, warning
 from nexusform.domain_table import domains
+from tests.docs.documented_domains import of_documented_domains
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nexusform"
@@ -69,22 +66,14 @@ def risks() -> tuple[str, ...]:
 _ID = r"[a-z0-9]+(-[a-z0-9]+)+|separation"
 
 
-@dataclass
-class Use:
-    """Where an id stands in the code, and what severity is written beside it."""
-
-    rooms: set[str] = field(default_factory=set)
-    severities: set[str] = field(default_factory=set)
-
-
 @dataclass(frozen=True)
 class Told:
-    """What one file says of diagnostics: its texts, the ids that its calls make, with the severity written
-    there, the lines that make a diagnostic or its words without its kind, and those that compare its words.
+    """What one file says of diagnostics: its texts, the ids that its calls make, the lines that make a
+    diagnostic or its words without its kind, and those that compare its words.
     """
 
     texts: frozenset[str]
-    made: tuple[tuple[str, str], ...]
+    made: tuple[str, ...]
     makes_words: tuple[int, ...]
     compares_words: tuple[int, ...]
 
@@ -115,8 +104,8 @@ def _constants(nodes: Sequence[ast.AST]) -> dict[str, str]:
     return names
 
 
-def _made(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.Call]]:
-    """Every call that makes a diagnostic of an id written there or named in the module."""
+def _made(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Return the id of every call that makes a diagnostic of one written there or named in the module."""
     names = _constants(nodes)
     for node in nodes:
         if not isinstance(node, ast.Call) or _name(node) not in MAKERS:
@@ -125,34 +114,22 @@ def _made(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.Call]]:
         candidates = node.args[position : position + 2] if isinstance(node.func, ast.Attribute) else []
         for argument in [*node.args[position : position + 1], *candidates]:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                yield argument.value, node
+                yield argument.value
                 break
             if isinstance(argument, ast.Name) and re.fullmatch(_ID, names.get(argument.id, "")):
-                yield names[argument.id], node
+                yield names[argument.id]
                 break
 
 
-def _severity(call: ast.Call) -> str:
-    written = [ast.unparse(argument) for argument in [*call.args, *(k.value for k in call.keywords)]]
-    for severity in Severity:
-        if f"Severity.{severity.name}" in written:
-            return severity.value
-    if "severity" in written:
-        return ""
-    return "warning" if "warn" in _name(call) else "error"
+def rows_of_the_page() -> list[list[str]]:
+    """Return the cells of each row of docs/reference/diagnostics.md: anchor and id, cause, fix."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.split(" | ")] for line in lines if line.startswith("| <a id=")]
 
 
-@cache
-def on_the_page() -> tuple[str, ...]:
-    """The ids that docs/reference/diagnostics.md lists."""
-    return tuple(re.findall(r'^\| <a id="([^"]+)">', PAGE.read_text(), re.MULTILINE))
-
-
-def domains_on_the_page() -> set[str]:
-    """The domains that it says ids are from."""
-    rooms = re.findall(r"^\| <a .* \| ([a-z_, ]+) \|$", PAGE.read_text(), re.MULTILINE)
-    named = {room for each in rooms for room in each.split(", ")}
-    return {room for room in named if not (PACKAGE / room).exists() and not (PACKAGE / f"{room}.py").exists()}
+def on_the_page() -> list[str]:
+    """Return the ids that docs/reference/diagnostics.md explains, in its order."""
+    return [match[1] for row in rows_of_the_page() if (match := re.search(r'<a id="([^"]+)">', row[0]))]
 
 
 def _makes_words(node: ast.AST) -> bool:
@@ -172,7 +149,7 @@ def _told(path: Path) -> Told:
     nodes = list(ast.walk(ast.parse(path.read_text())))
     return Told(
         texts=frozenset(_texts(nodes)),
-        made=tuple((kind, _severity(call)) for kind, call in _made(nodes)),
+        made=tuple(_made(nodes)),
         makes_words=tuple(node.lineno for node in nodes if _makes_words(node)),
         compares_words=tuple(node.lineno for node in nodes if _compares_words(node)),
     )
@@ -186,25 +163,15 @@ def told() -> dict[Path, Told]:
 
 @cache
 def made() -> frozenset[str]:
-    """The ids that some call makes."""
-    return frozenset(kind for file in told().values() for kind, _ in file.made if re.fullmatch(_ID, kind))
+    """Return the ids that some call makes."""
+    return frozenset(kind for file in told().values() for kind in file.made if re.fullmatch(_ID, kind))
 
 
 @cache
-def uses() -> dict[str, Use]:
-    """Every id with where it is used."""
-    table: dict[str, Use] = {kind: Use() for kind in sorted({*on_the_page(), *made(), *risks()})}
-    for path, file in told().items():
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        room = parts[1] if parts[0] == "domains" else parts[0]
-        for text in file.texts & table.keys():
-            table[text].rooms.add(room)
-        for kind, severity in file.made:
-            if kind in table and severity:
-                table[kind].severities.add(severity)
-    for kind in (*RULE_IDS, *risks()):
-        table[kind].severities.add("warning")
-    return table
+def known() -> frozenset[str]:
+    """Return every text of the code that may be an id: also those that reach their call through a table."""
+    texts = frozenset(text for file in told().values() for text in file.texts if re.fullmatch(_ID, text))
+    return texts | made() | {*RULE_IDS, *risks()}
 
 
 # --- the kinds ---------------------------------------------------------------------------------
@@ -223,7 +190,7 @@ def test_what_is_said_otherwise_says_something_else_of_an_id_that_is_used() -> N
     assert written
     assert [kind for kind, _ in written] == sorted(kind for kind, _ in written)
     for kind, words in written:
-        assert kind in uses()
+        assert kind in known()
         assert ast.literal_eval(words).lower() != kind.replace("-", " ")
 
 
@@ -267,39 +234,20 @@ def test_a_problem_says_where_it_is() -> None:
 
 # --- the page ----------------------------------------------------------------------------------
 
-_HEAD = (
-    "<!-- Written by tests/test_diagnostic_kinds.py; do not edit. "
-    "NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/test_diagnostic_kinds.py -->"
-)
+
+@of_documented_domains
+def test_every_id_on_the_page_exists() -> None:
+    assert [kind for kind in on_the_page() if kind not in known()] == []
 
 
-def page() -> str:
-    """docs/reference/diagnostics.md."""
-    lines = [
-        _HEAD,
-        "",
-        "# Diagnostics",
-        "",
-        "Every error and warning has an id: `id` in JSON, `ruleId` in SARIF. An id keeps its meaning; the",
-        "words may be bettered. Where a summary names things or figures, the one here says it in general.",
-        "Where no severity stands, what it is said of decides. `#ID` behind the page's address leads to it.",
-        "",
-        "| id | summary | severity | from |",
-        "|---|---|---|---|",
-    ]
-    for kind, use in uses().items():
-        if not use.rooms:
-            continue
-        summary = summary_of(kind).removeprefix(f"{kind}: ").replace("|", "\\|")
-        severity = ", ".join(sorted(use.severities))
-        lines.append(
-            f'| <a id="{kind}"></a>`{kind}` | {summary} | {severity} | {", ".join(sorted(use.rooms))} |'
-        )
-    return "\n".join(lines) + "\n"
+def test_the_page_explains_an_id_once_with_a_cause_and_a_fix() -> None:
+    kinds = on_the_page()
+    assert len(kinds) == len(set(kinds)) >= 100
+    for anchor, cause, fix in rows_of_the_page():
+        assert re.fullmatch(r'\| <a id="([^"]+)"></a>`\1`', anchor)
+        assert cause.endswith(".")
+        assert fix.endswith(". |")
 
 
-@pytest.mark.of_domains(*sorted(domains_on_the_page()))
-def test_the_page_lists_what_there_is() -> None:
-    if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
-        PAGE.write_text(page())
-    assert PAGE.read_text() == page()
+def test_lint_rules_have_a_page_of_their_own() -> None:
+    assert set(on_the_page()).isdisjoint(RULE_IDS)

@@ -31,14 +31,14 @@ from nexusform.value_types import friendly_name
 
 HEAD = "<!-- Written by tests/docs; do not edit. NEXUSFORM_REWRITE_GOLDEN=1 python -m pytest tests/docs -->"
 
-# A block of every type, each in a file named after it; tests/examples plans and applies them.
+# One file per type; tests/examples plans and applies them.
 EVERY_TYPE = Path(__file__).parents[2] / "examples" / "every-type"
-# What needs more than files stands in an example of its own.
+# Types with an example in another directory.
 ELSEWHERE = {"fleet_hub": EVERY_TYPE.parent / "fleet-hub"}
 
 TYPES_WORDS = """\
-What is computed is nexusform's to say; so is what is predicted, and an observed value may differ from it
-without being an error. The examples are one configuration,
+Each page has an example, then all arguments. `computed` values are set by nexusform. A `predicted` value may
+differ from the observed one without an error. The examples form one configuration,
 [examples/every-type](../../examples/every-type/README.md)."""
 
 COMMANDS_WORDS = """\
@@ -47,18 +47,19 @@ before the command. `-confine`, `-allow-remote`, `-limit` and `-backend-config` 
 command. [Shared flags](#shared-flags) are explained once, at the end."""
 # A nested block with this many rows is described once.
 FOLDED_FROM = 3
+LARGE = 2**31 - 1
 # A flag of this many commands is explained in the table of shared flags.
 SHARED_FROM = 3
 # These are flags of nearly every command, and are not repeated.
 EVERYWHERE = ("confine", "allow-remote", "limit", "backend-config")
 
 PROVIDERS_WORDS = """\
-A provider carries out what a plan says. The default one, `simulated`, serves every type and sends nothing:
-what is planned is recorded in the state. For drills it takes a file that plays the site, and faults:
+A provider applies the changes of a plan. The default provider `simulated` only records them in the state. For
+drills it simulates a site in a file, with faults:
 
 ```hcl
 provider "simulated" {
-  reality = "site.json" # created, changed and read as a site would be; edit it to see drift, import from it
+  reality = "site.json" # the simulated site; edit it to create drift, or import from it
   fault {
     address   = "nexus_rack.r[*]"
     operation = "create"
@@ -69,29 +70,37 @@ provider "simulated" {
 ```"""
 
 TRIGGERS_WORDS = """\
-Every VM, binding and pod that a plan places, moves or removes has one trigger: what made it so. What has none
-stays where it is."""
+```sh
+nexusform plan -report=json:plan.json
+jq -r '.placement_changes[] | "\\(.object) \\(.trigger)"' plan.json
+```
+
+A trigger is the reason of a plan to place, move or remove a VM, binding or pod. Each change has one."""
 
 OBSERVATIONS_WORDS = """\
 ## Observations of bindings
 
-These move nothing: a binding stays where it is, as on a hub. They are rows with the action `keep`."""
-# Every trigger of bindings that is no reason for a change.
+An observation moves nothing. The row has the action `keep`."""
+# Triggers of bindings without a change.
 OBSERVATIONS = {
-    Trigger.TAINT_ADDED: "a cluster that holds the placement got a taint that it does not tolerate",
-    Trigger.CLUSTER_BECAME_INELIGIBLE: "a cluster that holds the placement is not eligible any more",
-    Trigger.LABELS_NO_LONGER_MATCH: "a cluster that holds the placement does not match its terms any more",
-    Trigger.MOVED_ON_THE_HUB: "a hub shows the placement on a cluster where state does not have it",
+    Trigger.TAINT_ADDED: "a bound cluster has a new taint without a toleration",
+    Trigger.CLUSTER_BECAME_INELIGIBLE: "a bound cluster is no longer eligible",
+    Trigger.LABELS_NO_LONGER_MATCH: "a bound cluster no longer matches the policy",
+    Trigger.MOVED_ON_THE_HUB: "the hub has a binding that the state lacks",
 }
 
 LINT_WORDS = """\
-Risks that a plan would carry out without being wrong. A rule that would change nothing today is silent in
-plans; `nexusform advise` lists it too, with what it costs. `lint { ignore = ["ID"] }` in the `nexusform`
-block silences a rule everywhere."""
+```hcl
+lint { ignore = ["zones-pinned"] } # in the nexusform block: disables a rule everywhere
+```
+
+A lint rule finds risks in a valid configuration. Plans report a rule only if it matters now.
+`nexusform advise` reports all rules, with their cost. `# nexusform:ignore ID` on the line before a block
+disables a rule there."""
 
 SKUS_WORDS = """\
-The host gives a VM its guest vCPUs and those of its emulator threads; a SKU of several NUMA cells takes an
-equal share from each. A SKU is placed only on the machines that list it."""
+Host vCPUs are guest vCPUs plus emulator threads. A SKU with several NUMA cells uses an equal share of each.
+A SKU runs only on the listed machines."""
 
 _SITE = """\
 resource "nexus_site" "lab" {}
@@ -139,54 +148,47 @@ LINT_EXAMPLES = {
     "no-surge-room": _example(1, ("a", 7, "NC_P46_224_v1", "")),
 }
 ENVIRONMENT = {
-    "NF_VAR_NAME": (
-        "the value of the variable NAME; weaker than variable files named by `-var-file` and than `-var`"
-    ),
-    "NF_CLI_ARGS": "words that go before those of every command",
-    "NF_CLI_ARGS_COMMAND": "the same for one command: `NF_CLI_ARGS_plan`, `NF_CLI_ARGS_state_list`",
+    "NF_VAR_NAME": "value of the variable NAME; `-var-file` and `-var` override it",
+    "NF_CLI_ARGS": "arguments added to every command",
+    "NF_CLI_ARGS_COMMAND": "arguments added to one command: `NF_CLI_ARGS_plan`, `NF_CLI_ARGS_state_list`",
     "NF_IN_AUTOMATION": (
-        "confines a run, leaves hints for people out, keeps no cache, and warns of a state that only "
-        "this machine has"
+        "for CI: confines the run, omits hints, disables the cache and warns of a state on local disk"
     ),
-    "NF_INPUT": "`0` or `false`: nothing is asked",
-    "NF_WORKSPACE": "the workspace, in place of the selected one",
-    "NF_FLEET_KUBECONFIG": "the kubeconfig of the fleet hub; wins over configuration",
-    "NF_FLEET_CONTEXT": "the context in it; wins over configuration",
-    "NF_DATA_DIR": "the working directory's own data, `.nexusform` otherwise",
-    "NF_CACHE_DIR": "parsed files, in place of `nexusform` in the user's cache directory",
-    "NF_LOG": (
-        "`trace`, `debug`, `info`, `warn`, `error`: what a run does, to stderr; `json`: all of it, an "
-        "object per line"
-    ),
-    "NF_LOG_PATH": "the file that the log is appended to, in place of stderr",
+    "NF_INPUT": "`0` or `false`: ask no questions",
+    "NF_WORKSPACE": "workspace, instead of the selected one",
+    "NF_FLEET_KUBECONFIG": "kubeconfig of the fleet hub; overrides configuration",
+    "NF_FLEET_CONTEXT": "context in the kubeconfig; overrides configuration",
+    "NF_DATA_DIR": "directory for working data; default `.nexusform`",
+    "NF_CACHE_DIR": "directory of the parser cache; default `nexusform` in the user's cache directory",
+    "NF_LOG": "log level on stderr: `trace`, `debug`, `info`, `warn`, `error`; `json`: one object per line",
+    "NF_LOG_PATH": "log file, instead of stderr; lines are appended",
     "NF_AZURE_REQUESTS": (
-        "`N:DIRECTORY`: at most N requests a minute to a subscription, by all processes with that directory"
+        "`N:DIRECTORY`: at most N requests per minute and subscription, for all processes with DIRECTORY"
     ),
-    "NF_CLUSTER_CA": "the authority of certificates of a Dask cluster ([many sites](../many-sites.md))",
-    "NF_CLUSTER_CERT": "our certificate for it",
-    "NF_CLUSTER_KEY": "the key of that certificate",
-    "NF_CONFINE": "as `-confine`: what configuration may name ([security](../security.md)); `false` lifts it",
-    "NF_ALLOW_REMOTE": (
-        "as `-allow-remote`: addresses that a confined configuration may name, parted by blanks"
+    "NF_CLUSTER_CA": "CA certificate of a Dask cluster ([many sites](../many-sites.md))",
+    "NF_CLUSTER_CERT": "client certificate for the Dask cluster",
+    "NF_CLUSTER_KEY": "private key of that certificate",
+    "NF_CONFINE": "as `-confine`: restricts configuration ([security](../security.md)); `false` disables it",
+    "NF_ALLOW_REMOTE": "as `-allow-remote`: allowed addresses in a confined run, separated by spaces",
+    "NF_LIMIT_NAME": "as `-limit=NAME=N`: a resource limit, such as `NF_LIMIT_VMS=N`",
+    "NF_ENCRYPTION": "the `encryption` block, or a part of it ([state and teams](../state-and-teams.md))",
+    "NF_ENCRYPTION_COMMAND": "program of the key provider `external`",
+    "NF_HTTP_USERNAME": "user name of the backend `http`",
+    "NF_HTTP_PASSWORD": "password of the backend `http`",
+    "AZURE_SUBSCRIPTION_ID": (
+        "default subscription of provider `azure`; the only one allowed in a confined run"
     ),
-    "NF_LIMIT_NAME": "as `-limit=NAME=N`: how much a plan may stand for; `NF_LIMIT_VMS=N`",
-    "NF_ENCRYPTION": (
-        "what stands in the `encryption` block, or a part of it ([state and teams](../state-and-teams.md))"
+    "NF_AZURE_ENDPOINT": "URL of Azure Resource Manager, instead of the public cloud",
+    "NF_AZURE_POLL_SECONDS": "poll interval of Azure operations in seconds, if Azure sets none; default 10",
+    "NF_KUBECONFIG_DIR": "directory with `CLUSTER.yaml` kubeconfigs, for provider `azure` to delete nodes",
+    "NF_NET_DEADLINE": (
+        "timeout in seconds of a remote state operation, plus 1 s per MiB, or of an Azure request with "
+        "retries; default 180"
     ),
-    "NF_ENCRYPTION_COMMAND": "the program of the key provider `external`",
-    "NF_HTTP_USERNAME": "the user name of the backend `http`; with `NF_HTTP_PASSWORD`",
-    "NF_HTTP_PASSWORD": "the password of the backend `http`",
-    "AZURE_SUBSCRIPTION_ID": "the subscription of provider `azure` where `subscription_id` is not "
-    "written; in a confined run the only one",
-    "NF_AZURE_ENDPOINT": "where provider `azure` finds Azure Resource Manager, in place of the public cloud",
-    "NF_AZURE_POLL_SECONDS": "how often provider `azure` looks at what goes on where Azure does not say; 10",
-    "NF_KUBECONFIG_DIR": "a kubeconfig per cluster, `CLUSTER.yaml`: provider `azure` deletes nodes itself",
-    "NF_NET_DEADLINE": "seconds that one operation on a remote state may take, beside one for each MiB, "
-    "and a request to Azure with its repetitions (180)",
-    "NF_LEASE_SECONDS": "how long a claim on a remote state lasts without being renewed, 15 to 60",
-    "NO_COLOR": "no colours",
-    "CLICOLOR_FORCE": "colours, also where stdout is no terminal",
-    "SOURCE_DATE_EPOCH": "the time that a plan takes as now, so that the same input gives the same bytes",
+    "NF_LEASE_SECONDS": "lease time of a remote state lock without renewal, 15 to 60",
+    "NO_COLOR": "disables colours",
+    "CLICOLOR_FORCE": "enables colours without a terminal",
+    "SOURCE_DATE_EPOCH": "current time of a plan, for reproducible output",
 }
 
 _MEANING = {
@@ -239,7 +241,20 @@ def _file_of(resource_type: ResourceType) -> str:
 
 def backends_page() -> str:
     """docs/reference/backends.md."""
-    lines = [HEAD, "", "# Backends", "", "How to choose one: [state and teams](../state-and-teams.md).", ""]
+    lines = [
+        HEAD,
+        "",
+        "# Backends",
+        "",
+        "```hcl",
+        'backend "local" {',
+        '  path = "state/lab.nfstate"',
+        "}",
+        "```",
+        "",
+        "Write it in the `nexusform` block. How to choose one: [state and teams](../state-and-teams.md).",
+        "",
+    ]
     for name, kind in BACKENDS.items():
         lines += [f'## backend "{name}"', "", kind.schema.description, ""]
         lines += _body(kind.schema) if kind.schema.attributes else []
@@ -292,7 +307,7 @@ def _given(attribute: Attribute) -> str:
     """Whether it must, may or cannot be written."""
     if attribute.required:
         return "required"
-    if attribute.optional and attribute.default is not None:
+    if attribute.optional and attribute.default not in (None, ""):
         return f"default `{_literal(attribute.default)}`"
     computed = "predicted" if attribute.predicted else "computed" if attribute.computed else ""
     return ", ".join(filter(None, ("optional" if attribute.optional else "", computed)))
@@ -302,8 +317,8 @@ def _attribute(attribute: Attribute) -> str:
     notes = []
     if attribute.choices:
         notes.append("one of " + ", ".join(f"`{choice}`" for choice in attribute.choices))
-    if attribute.minimum is not None or attribute.maximum is not None:
-        notes.append(_bounds(attribute))
+    if bounds := _bounds(attribute):
+        notes.append(bounds)
     if _MEANING[attribute.on_change] and attribute.configurable:
         notes.append(_MEANING[attribute.on_change])
     return _with_notes(attribute.description, notes)
@@ -317,11 +332,11 @@ def _with_notes(description: str, notes: list[str]) -> str:
 
 
 def _bounds(attribute: Attribute) -> str:
-    if attribute.maximum is None:
-        return f"at least {attribute.minimum}"
-    if attribute.minimum is None:
-        return f"at most {attribute.maximum}"
-    return f"{attribute.minimum} to {attribute.maximum}"
+    """Return the bounds in words; "" without, and for the largest whole numbers of a machine."""
+    minimum, maximum = attribute.minimum, attribute.maximum
+    if maximum is None or maximum >= LARGE:
+        return "" if minimum is None else f"at least {minimum}"
+    return f"at most {maximum}" if minimum is None else f"{minimum} to {maximum}"
 
 
 def _literal(value: object) -> str:
@@ -401,10 +416,10 @@ def triggers_page() -> str:
     lines = [HEAD, "", "# Triggers", "", *TRIGGERS_WORDS.splitlines(), ""]
     tables = (("VMs", VM_REASONS), ("Fleet bindings", BINDING_REASONS), ("Pods", POD_REASONS))
     for title, reasons in tables:
-        lines += [f"## {title}", "", "| trigger | because |", "|---|---|"]
+        lines += [f"## {title}", "", "| trigger | cause |", "|---|---|"]
         lines += [f"| `{trigger}` | {reason} |" for trigger, reason in reasons.items()]
         lines.append("")
-    lines += [*OBSERVATIONS_WORDS.splitlines(), "", "| observation | what was seen |", "|---|---|"]
+    lines += [*OBSERVATIONS_WORDS.splitlines(), "", "| observation | meaning |", "|---|---|"]
     lines += [f"| `{trigger}` | {seen} |" for trigger, seen in OBSERVATIONS.items()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -414,14 +429,13 @@ def lint_page() -> str:
     lines = [HEAD, "", "# Lint rules", "", *LINT_WORDS.splitlines(), ""]
     for rule in RULES:
         where = "`validate`, `plan` and `advise`" if rule.literal else "`plan` and `advise`"
-        lines += [f"## {rule.id}", "", rule.help, "", f"Told by {where}. What is told of this:", ""]
+        lines += [f"## {rule.id}", "", rule.help, "", f"Reported by {where}. Example:", ""]
         lines += ["```hcl", *lint_example(rule.id).splitlines(), "```", ""]
-        lines += [f"Silence it by `# nexusform:ignore {rule.id}` on the line before the block.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def lint_example(rule_id: str) -> str:
-    """A configuration of which a rule speaks."""
+    """Return a configuration that a rule reports."""
     return LINT_EXAMPLES[rule_id].strip("\n")
 
 
@@ -456,6 +470,8 @@ def skus_page() -> str:
 
 def environment_page() -> str:
     """docs/reference/environment.md."""
-    lines = [HEAD, "", "# Environment variables", "", "| variable | meaning |", "|---|---|"]
+    lines = [HEAD, "", "# Environment variables", ""]
+    lines += ["```sh", "NF_LOG=debug NF_VAR_region=eu nexusform plan", "```", ""]
+    lines += ["| variable | meaning |", "|---|---|"]
     lines += [f"| `{name}` | {meaning} |" for name, meaning in ENVIRONMENT.items()]
     return "\n".join(lines) + "\n"

@@ -156,24 +156,24 @@ FUNCTIONS: Final = (
     _conversion(
         "tolist",
         ListType(DYNAMIC),
-        "The value as a list, its elements brought to one type.",
+        "The value as a list with one element type.",
         Example('tolist(["a", 1])', 'tolist(["a", "1"])'),
     ),
     _conversion(
         "toset",
         SetType(DYNAMIC),
-        "The value as a set: sorted, each element once, all of one type.",
+        "The value as a sorted set with one element type.",
         Example('tolist(toset(["c", "b", "b"]))', 'tolist(["b", "c"])'),
     ),
     _conversion(
         "tomap",
         MapType(DYNAMIC),
-        "The value as a map, its elements brought to one type.",
+        "The value as a map with one element type.",
         Example('tomap({ a = 1, b = "x" }).a', '"1"'),
     ),
     Function(
         "try",
-        "The first argument that can be evaluated without an error.",
+        "The first argument without an evaluation error.",
         (),
         DYNAMIC,
         _try,
@@ -183,7 +183,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "can",
-        "Whether an expression can be evaluated without an error.",
+        "Whether an expression evaluates without an error.",
         (_anything("an expression"),),
         BOOL,
         _can,
@@ -192,7 +192,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "sensitive",
-        "The value, from now on hidden in everything that is shown.",
+        "The value, marked sensitive and hidden in output.",
         (_anything("a value"),),
         _own_type,
         lambda v: v.with_marks(SENSITIVE),
@@ -201,7 +201,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "nonsensitive",
-        "The value, no longer hidden; only where you know that nothing secret is left in it.",
+        "The value without the sensitive mark. Use it only for values without secrets.",
         (_anything("a value"),),
         _own_type,
         _nonsensitive,
@@ -210,7 +210,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "issensitive",
-        "Whether the value is marked as sensitive.",
+        "Whether the value is marked sensitive.",
         (_anything("a value"),),
         BOOL,
         _is_sensitive,
@@ -218,7 +218,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "ephemeralasnull",
-        "The value with ephemeral parts made null; nexusform has no ephemeral values, so the value itself.",
+        "The value itself: nexusform has no ephemeral values.",
         (_anything("a value"),),
         _own_type,
         lambda v: v,

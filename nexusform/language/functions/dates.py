@@ -266,15 +266,15 @@ def _time_compare(first: str, second: str) -> int:
 FUNCTIONS: Final = (
     plain_function(
         "formatdate",
-        "A timestamp in another form: YYYY, MM, DD, hh, mm, ss, EEE, MMM, ZZZ and text in single quotes.",
-        [("format", STRING, "the form"), ("time", STRING, "a timestamp")],
+        "A formatted timestamp: YYYY, MM, DD, hh, mm, ss, EEE, MMM, ZZZ and text in single quotes.",
+        [("format", STRING, "the format"), ("time", STRING, "a timestamp")],
         returns=STRING,
         compute=_format_date,
         examples=[('formatdate("DD MMM YYYY hh:mm ZZZ", "2018-01-02T23:12:01Z")', '"02 Jan 2018 23:12 UTC"')],
     ),
     plain_function(
         "timeadd",
-        "A timestamp so much later, or earlier for a negative duration.",
+        "A timestamp plus a duration, which may be negative.",
         [("timestamp", STRING, "a timestamp"), ("duration", STRING, 'for example "1h30m"')],
         returns=STRING,
         compute=_time_add,
@@ -282,7 +282,7 @@ FUNCTIONS: Final = (
     ),
     plain_function(
         "timecmp",
-        "-1, 0 or 1: whether a timestamp is earlier than another, the same moment, or later.",
+        "-1, 0 or 1: the first timestamp is earlier, equal or later.",
         [("timestamp_a", STRING, "a timestamp"), ("timestamp_b", STRING, "another")],
         returns=NUMBER,
         compute=_time_compare,
@@ -306,11 +306,11 @@ def clock_functions(
     return (
         Function(
             "plantimestamp",
-            "When the plan was made.",
+            "The time of the plan.",
             (),
             STRING,
             lambda: Value(STRING, _utc_text(plan_time())),
             (Example("timecmp(plantimestamp(), plantimestamp())", "0"),),
         ),
-        Function("timestamp", "The time of the apply; known only then.", (), STRING, timestamp),
+        Function("timestamp", "The time of the apply, known only then.", (), STRING, timestamp),
     )

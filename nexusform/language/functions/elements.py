@@ -223,7 +223,7 @@ def list_parameter(description: str = "a list, set or tuple", **more: bool) -> P
 FUNCTIONS: Final = (
     Function(
         "alltrue",
-        "Whether every element is true; true for an empty list.",
+        "Whether every element is true. True for an empty list.",
         (Parameter("list", ListType(BOOL), "a list of bools"),),
         BOOL,
         _all_true,
@@ -231,7 +231,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "anytrue",
-        "Whether some element is true; false for an empty list.",
+        "Whether any element is true. False for an empty list.",
         (Parameter("list", ListType(BOOL), "a list of bools"),),
         BOOL,
         _any_true,
@@ -239,7 +239,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "coalesce",
-        "The first argument that is neither null nor an empty string.",
+        "The first argument other than null and the empty string.",
         (),
         _coalesced_type,
         _coalesce,
@@ -250,7 +250,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "coalescelist",
-        "The first list that is not empty.",
+        "The first non-empty list.",
         (),
         _coalesced_list_type,
         _coalesce_list,
@@ -267,7 +267,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "element",
-        "The element at an index, counting round and round the list.",
+        "The element at an index. The index wraps around.",
         (
             list_parameter("a list or tuple", inner_marks=True),
             Parameter("index", NUMBER, "from 0; negative counts from the end"),
@@ -287,7 +287,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "length",
-        "How many elements a collection has, or characters a text.",
+        "The number of elements of a collection, or characters of a text.",
         (
             Parameter(
                 "value",
@@ -304,7 +304,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "one",
-        "The only element of a list, null when it is empty; more than one is an error.",
+        "The only element of a list, or null for an empty list. More elements are an error.",
         (list_parameter("a list, set or tuple", allow_unknown=True, allow_dynamic=True, inner_marks=True),),
         DYNAMIC,
         _one,

@@ -301,7 +301,7 @@ _ENCODING: Final = ("encoding", STRING, "an IANA name, for example UTF-16LE")
 FUNCTIONS: Final = (
     _text_function(
         "base64decode",
-        "The text that base64 stands for.",
+        "The text decoded from base64.",
         _decode_base64_text,
         _TEXT,
         ('base64decode("SGVsbG8=")', '"Hello"'),
@@ -315,7 +315,7 @@ FUNCTIONS: Final = (
     ),
     _text_function(
         "base64gunzip",
-        "The text that base64 of gzip stands for.",
+        "The text decoded from base64 and gzip.",
         _gunzip,
         _TEXT,
         ('base64gunzip(base64gzip("Hello"))', '"Hello"'),
@@ -337,7 +337,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "jsondecode",
-        "The value that a JSON text stands for.",
+        "The value of a JSON text.",
         (Parameter("str", STRING, "the text"),),
         lambda arguments: type_by_beginning(refinement_of(arguments[0]).prefix),
         lambda text: parse_json(text.raw),
@@ -354,7 +354,7 @@ FUNCTIONS: Final = (
     ),
     _text_function(
         "textdecodebase64",
-        "The text that base64 of another character encoding stands for.",
+        "The text decoded from base64 in another character encoding.",
         _decode_text,
         [("source", STRING, "base64"), _ENCODING],
         ('textdecodebase64("SABlAGwAbABvAA==", "UTF-16LE")', '"Hello"'),
@@ -368,21 +368,21 @@ FUNCTIONS: Final = (
     ),
     _text_function(
         "urldecode",
-        "The text with percent escapes and plus signs read.",
+        "The text with percent escapes and plus signs decoded.",
         _unquote_url,
         _TEXT,
         ('urldecode("Hello+World%21")', '"Hello World!"'),
     ),
     _text_function(
         "urlencode",
-        "The text with percent escapes, as it may stand in the query of a URL.",
+        "The text with percent escapes for the query of a URL.",
         _quote_url,
         _TEXT,
         ('urlencode("Hello World!")', '"Hello+World%21"'),
     ),
     Function(
         "yamldecode",
-        "The value that a YAML text of one document stands for.",
+        "The value of a YAML text with one document.",
         (Parameter("src", STRING, "the text"),),
         DYNAMIC,
         lambda text: parse_yaml(text.raw),

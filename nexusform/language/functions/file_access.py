@@ -22,7 +22,7 @@ from nexusform.values import Value, set_value
 
 _T = TypeVar("_T")
 
-_PATH: Final = [("path", STRING, "a path, relative to where the command runs")]
+_PATH: Final = [("path", STRING, "a path, relative to the working directory")]
 
 
 def _base_name(path: str) -> str:
@@ -121,7 +121,7 @@ def _file_set(reader: FileReader) -> Function:
 
     return Function(
         "fileset",
-        "The files below a directory whose paths match a pattern: *, **, ?, [a-z] and {a,b}.",
+        "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
         (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
         SetType(STRING),
         body,
@@ -152,7 +152,7 @@ def file_functions(reader: FileReader) -> tuple[Function, ...]:
         *[_file_hash(reader, *each) for each in HASHES],
         plain_function(
             "fileexists",
-            "Whether there is a regular file at a path.",
+            "Whether a regular file exists at a path.",
             _PATH,
             returns=BOOL,
             compute=reader.exists,

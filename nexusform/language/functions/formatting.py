@@ -313,7 +313,7 @@ def _known_length(sequence: Value) -> int | None:
 FUNCTIONS: Final = (
     Function(
         "format",
-        "Text from a pattern: %s text, %d whole number, %f decimals, %x hexadecimal, %q quoted, %v anything.",
+        "Text from a pattern: %s text, %d integer, %f decimals, %x hexadecimal, %q quoted, %v any value.",
         (Parameter("format", STRING, "the pattern"),),
         STRING,
         _format,
@@ -325,7 +325,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "formatlist",
-        "One text for every element of the lists among the arguments; other arguments are repeated.",
+        "One text per element of the list arguments. Other arguments are repeated.",
         (Parameter("format", STRING, "the pattern", allow_unknown=True),),
         _STRINGS,
         _format_list,

@@ -74,14 +74,14 @@ FUNCTIONS: Final = (
     *[_hash_function(*each) for each in HASHES],
     Function(
         "uuid",
-        "A random UUID; known only after apply, since every evaluation gives another.",
+        "A random UUID, known only after apply.",
         (),
         STRING,
         lambda: Value(STRING, UNKNOWN),
     ),
     plain_function(
         "uuidv5",
-        "The UUID that belongs to a name in a namespace.",
+        "The UUID of a name in a namespace.",
         [("namespace", STRING, 'a UUID, or "dns", "url", "oid", "x500"'), ("name", STRING, "the name")],
         returns=STRING,
         compute=_uuid5,

@@ -190,7 +190,7 @@ def _mapping(name: str, description: str, **more: bool) -> Parameter:
 FUNCTIONS: Final = (
     Function(
         "keys",
-        "The keys of a map, in order.",
+        "The sorted keys of a map.",
         (_mapping("inputMap", "a map or object", allow_unknown=True),),
         _keys_type,
         _keys,
@@ -198,7 +198,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "lookup",
-        "The value under a key, or a default when there is none.",
+        "The value of a key, or a default.",
         (
             _mapping("inputMap", "a map or object", allow_unknown=True),
             Parameter("key", STRING, "the key", allow_unknown=True),
@@ -214,7 +214,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "merge",
-        "One map or object with the elements of all; later ones win.",
+        "One map or object with all elements. Later arguments override earlier ones.",
         (),
         DYNAMIC,
         _merge,
@@ -223,7 +223,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "transpose",
-        "A map of lists turned round: values become keys.",
+        "A map of lists with keys and values swapped.",
         (Parameter("values", MapType(_STRINGS), "a map of lists of strings"),),
         MapType(_STRINGS),
         _transpose,

@@ -161,7 +161,7 @@ FUNCTIONS: Final = (
     ),
     plain_function(
         "cidrhost",
-        "The address of a host number in a prefix; negative numbers count from the end.",
+        "The address of a host number in a prefix. Negative numbers count from the end.",
         [_PREFIX, ("hostnum", NUMBER, "the number of the host")],
         returns=STRING,
         compute=_host,
@@ -180,15 +180,15 @@ FUNCTIONS: Final = (
     ),
     plain_function(
         "cidrsubnet",
-        "A subnet of a prefix: so many bits longer, with a number.",
-        [_PREFIX, ("newbits", NUMBER, "how many bits longer"), ("netnum", NUMBER, "the subnet's number")],
+        "A subnet of a prefix by extra bits and number.",
+        [_PREFIX, ("newbits", NUMBER, "number of extra bits"), ("netnum", NUMBER, "the subnet's number")],
         returns=STRING,
         compute=_subnet,
         examples=[('cidrsubnet("172.16.0.0/12", 4, 2)', '"172.18.0.0/16"')],
     ),
     Function(
         "cidrsubnets",
-        "Subnets of a prefix one after the other, each so many bits longer.",
+        "Consecutive subnets of a prefix by their extra bits.",
         (Parameter(*_PREFIX),),
         ListType(STRING),
         _subnets,

@@ -109,7 +109,7 @@ _NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_u
 FUNCTIONS: Final = (
     plain_function(
         "abs",
-        "The number without its sign.",
+        "The absolute value of a number.",
         [("num", NUMBER, "a number")],
         returns=NUMBER,
         compute=abs,
@@ -117,7 +117,7 @@ FUNCTIONS: Final = (
     ),
     plain_function(
         "ceil",
-        "The smallest whole number that is not less than the given one.",
+        "The number rounded up to an integer.",
         [("num", NUMBER, "a number")],
         returns=NUMBER,
         compute=math.ceil,
@@ -125,7 +125,7 @@ FUNCTIONS: Final = (
     ),
     plain_function(
         "floor",
-        "The largest whole number that is not greater than the given one.",
+        "The number rounded down to an integer.",
         [("num", NUMBER, "a number")],
         returns=NUMBER,
         compute=math.floor,
@@ -141,7 +141,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "max",
-        "The greatest of the arguments.",
+        "The maximum of the arguments.",
         (),
         NUMBER,
         _extreme(max, "greatest"),
@@ -150,7 +150,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "min",
-        "The least of the arguments.",
+        "The minimum of the arguments.",
         (),
         NUMBER,
         _extreme(min, "least"),
@@ -159,7 +159,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "parseint",
-        "The whole number that a text stands for in a base from 2 to 62.",
+        "The integer value of a text in a base from 2 to 62.",
         (Parameter("number", DYNAMIC, "the text"), Parameter("base", NUMBER, "the base")),
         _parsed_type,
         _parse_integer,

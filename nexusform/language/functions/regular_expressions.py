@@ -205,13 +205,13 @@ def _named_group(name: str, pattern: Pattern, match: Any) -> str:
     return next((text for text in texts if text is not None), "")
 
 
-_PATTERN: Final = Parameter("pattern", STRING, "the pattern, in RE2's syntax")
+_PATTERN: Final = Parameter("pattern", STRING, "the pattern in RE2 syntax")
 _TEXT: Final = Parameter("string", STRING, "the text to search")
 
 FUNCTIONS: Final = (
     Function(
         "regex",
-        "The first match of a pattern: its text, or its groups as a list or (when named) an object.",
+        "The first match of a pattern: its text, its groups as a list, or named groups as an object.",
         (_PATTERN, _TEXT),
         _regex_type,
         _regex,
@@ -222,7 +222,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "regexall",
-        "Every match of a pattern, as `regex` gives one.",
+        "All matches of a pattern, each as from `regex`.",
         (_PATTERN, _TEXT),
         _regex_all_type,
         _regex_all,
@@ -230,11 +230,11 @@ FUNCTIONS: Final = (
     ),
     Function(
         "replace",
-        "The text with every occurrence of another replaced; between slashes the other is a pattern.",
+        "The text with every occurrence of another text or /pattern/ replaced.",
         (
             Parameter("str", STRING, "the text"),
-            Parameter("substr", STRING, "what to replace, or /pattern/"),
-            Parameter("replace", STRING, "what to put there; $1 and $name are groups of a pattern"),
+            Parameter("substr", STRING, "the text to replace, or /pattern/"),
+            Parameter("replace", STRING, "the replacement; $1 and $name are groups of a pattern"),
         ),
         STRING,
         _replace,

@@ -237,10 +237,10 @@ def _own_type(arguments: Sequence[Value]) -> Type:
 FUNCTIONS: Final = (
     Function(
         "chunklist",
-        "The list cut into lists of at most so many elements.",
+        "The list split into lists of limited size.",
         (
             Parameter("list", _ANY_LIST, "a list", inner_marks=True),
-            Parameter("size", NUMBER, "elements in each, 0 for all"),
+            Parameter("size", NUMBER, "elements per list, 0 for all"),
         ),
         _chunked_type,
         _chunk_list,
@@ -248,7 +248,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "compact",
-        "The list without its null and empty strings.",
+        "The list without null and empty strings.",
         (Parameter("list", ListType(STRING), "a list of strings"),),
         ListType(STRING),
         _compact,
@@ -256,7 +256,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "concat",
-        "The lists one after the other.",
+        "The concatenated lists.",
         (),
         _concatenated_type,
         _concat,
@@ -265,7 +265,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "distinct",
-        "The list with each element only where it first stands.",
+        "The list without duplicates.",
         (Parameter("list", _ANY_LIST, "a list"),),
         _own_type,
         _distinct,
@@ -273,19 +273,19 @@ FUNCTIONS: Final = (
     ),
     Function(
         "flatten",
-        "The elements of the lists inside a list, however deep, as one tuple.",
-        (list_parameter("lists inside a list", inner_marks=True),),
+        "All elements of nested lists as one tuple.",
+        (list_parameter("a list of lists", inner_marks=True),),
         DYNAMIC,
         _flatten,
         (Example('flatten([["a", "b"], [], ["c", ["d"]]])', '["a", "b", "c", "d"]'),),
     ),
     Function(
         "matchkeys",
-        "The elements of one list whose counterpart in another is in a third.",
+        "The elements of a list with matching keys.",
         (
-            Parameter("values", _ANY_LIST, "what to choose from"),
-            Parameter("keys", _ANY_LIST, "their counterparts"),
-            Parameter("searchset", _ANY_LIST, "which counterparts count"),
+            Parameter("values", _ANY_LIST, "the elements"),
+            Parameter("keys", _ANY_LIST, "a key per element"),
+            Parameter("searchset", _ANY_LIST, "the keys to select"),
         ),
         _own_type,
         _match_keys,
@@ -302,7 +302,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "reverse",
-        "The list in the opposite order.",
+        "The list in reverse order.",
         (list_parameter(inner_marks=True),),
         _reversed_type,
         _reverse,
@@ -310,7 +310,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "slice",
-        "The elements from a start index up to, not including, an end index.",
+        "The elements from a start index to an end index (exclusive).",
         (
             list_parameter("a list or tuple", inner_marks=True),
             Parameter("start_index", NUMBER, "the first index"),
@@ -322,7 +322,7 @@ FUNCTIONS: Final = (
     ),
     Function(
         "sort",
-        "The strings in order of their characters' codes.",
+        "The strings sorted by Unicode code points.",
         (Parameter("list", ListType(STRING), "a list of strings", allow_unknown=True),),
         ListType(STRING),
         _sort,

@@ -150,7 +150,7 @@ def _set_function(
 FUNCTIONS: Final = (
     _set_function(
         "setintersection",
-        "The elements that are in all of the sets.",
+        "The elements in all of the sets.",
         _operation(lambda a, b: {k: v for k, v in a.items() if k in b}),
         Example('setintersection(["a", "b"], ["b", "c"])', 'toset(["b"])'),
     ),
@@ -165,15 +165,15 @@ FUNCTIONS: Final = (
     ),
     Function(
         "setsubtract",
-        "The elements of the first set that are not in the second.",
-        (Parameter("a", _ANY_SET, "a set"), Parameter("b", _ANY_SET, "what to leave out")),
+        "The elements of the first set without those of the second.",
+        (Parameter("a", _ANY_SET, "a set"), Parameter("b", _ANY_SET, "the elements to remove")),
         _common_type,
         _operation(lambda a, b: {k: v for k, v in a.items() if k not in b}),
         (Example('setsubtract(["a", "b", "c"], ["a", "c"])', 'toset(["b"])'),),
     ),
     _set_function(
         "setunion",
-        "The elements that are in any of the sets.",
+        "The elements in any of the sets.",
         _union,
         Example('setunion(["a", "b"], ["b", "c"])', 'toset(["a", "b", "c"])'),
     ),

@@ -85,7 +85,7 @@ def _page(rule: str) -> str:
 def _help(rule: str, summary: str) -> dict[str, str]:
     """What a code host shows beside a finding: why it matters and what to do."""
     if rule not in _HELP:
-        text = f"{summary}. The finding says what to do; docs/reference/diagnostics.md lists every id."
+        text = f"{summary}. The finding says what to do; docs/reference/diagnostics.md explains common ids."
         return {"text": text, "markdown": text}
     silence = _SILENCE.format(rule)
     return {
