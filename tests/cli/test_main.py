@@ -255,7 +255,7 @@ def test_a_group_loads_its_commands_on_demand() -> None:
 def test_the_help_groups_commands_each_once(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = told(capsys, "-help")
     titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert titles[:2] == ["Options:", "Every day:"] or titles[0] == "Every day:"
+    assert titles[:2] == ["Options:", "Main commands:"] or titles[0] == "Main commands:"
     listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2:3].islower()]
     assert sorted(name for name in listed if name in COMMANDS) == sorted(COMMANDS)
 
@@ -310,12 +310,12 @@ def test_the_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixt
     _, out, _ = told(capsys, "plan", "-help")
     titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles == [
-        "What to plan:",
-        "What comes of it:",
-        "What is shown:",
-        "How it is carried out:",
+        "Plan options:",
+        "Result:",
+        "Output:",
+        "Apply options:",
         "State and backend:",
-        "How far configuration is trusted:",
+        "Confinement:",
         "Other options:",
         "Examples:",
     ]

@@ -105,7 +105,7 @@ def test_every_rule_has_help_and_advice_is_a_note() -> None:
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
-@pytest.mark.parametrize("kind", ["pods-stay-pending", "unknown-site", "zones-pinned"])
+@pytest.mark.parametrize("kind", ["pods-stay-pending", "guard-rail", "zones-pinned"])
 def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str) -> None:
     (rule,) = findings_document(weighed([warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
     page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")
