@@ -36,43 +36,44 @@ RULES: Final[tuple[LintRule, ...]] = (
         zones_pinned.ID,
         zones_pinned.rule,
         literal=True,
-        help="Pinned zones are the main reason for VMs of one cluster to share a machine, and leave fewer "
-        "machines for growth and repairs. Leave availability_zones out, or name as many zones as you can.",
+        help="Pinned zones are the main reason for VMs of one cluster on one machine. They also leave"
+        " fewer machines for growth and repairs. Omit availability_zones, or name as many zones "
+        "as possible.",
     ),
     LintRule(
         zones_too_small.ID,
         zones_too_small.rule,
         literal=True,
-        help="The zones of the pool have fewer machines than the pool has VMs, so that some share one and "
-        "fail together. Name more zones, or lower the count.",
+        help="The zones of the pool have fewer machines than the pool has VMs. Some VMs share a "
+        "machine and fail together. Name more zones, or lower the count.",
     ),
     LintRule(
         small_before_large.ID,
         small_before_large.rule,
         literal=True,
-        help="VMs are placed in the order of creation, and small ones break cells that extra-large ones need "
-        "whole. Create larger clusters and pools first.",
+        help="VMs are placed in creation order. Small VMs fragment the cells that extra-large VMs "
+        "need. Create larger clusters and pools first.",
     ),
     LintRule(
         sku_mismatch.ID,
         sku_mismatch.rule,
         literal=True,
-        help="A SKU made for other hardware strands vCPUs or memory of every NUMA cell. Take the SKU of the "
-        "same size that is made for the machines in the pool's zones.",
+        help="A SKU for other hardware wastes vCPUs or memory of every NUMA cell. Use the SKU of the "
+        "same size for the machines in the pool's zones.",
     ),
     LintRule(
         shared_machine.ID,
         shared_machine.rule,
         literal=False,
-        help="VMs of one cluster on one machine fail together. A lower count, or larger clusters created "
-        "first, keeps them apart.",
+        help="VMs of one cluster on one machine fail together. Lower the count, or create larger "
+        "clusters first.",
     ),
     LintRule(
         no_surge_room.ID,
         no_surge_room.rule,
         literal=False,
-        help="An upgrade adds VMs before it removes any, and fails without room for them. Keep room free, "
-        'widen availability_zones, or set max_surge = "0" and max_unavailable = "1".',
+        help="An upgrade adds VMs before it removes any. Without free capacity it fails. Keep "
+        'capacity free, allow more zones, or set max_surge = "0" and max_unavailable = "1".',
     ),
 )
 

@@ -1,9 +1,8 @@
 """Text to tree: the doors through which HCL's native syntax comes in.
 
 `parse_file` reads a configuration file, `parse_expression` one expression, `parse_template` a template
-without quotes. All give what could be read together with every problem met; none raises. Why this is a
-parser of our own is told in docs/decisions/0001-hcl-parser.md. `hcl2_complaint` says what the package hcl2 makes
-of a file.
+without quotes. All give what could be read together with every problem met; none raises. Reasons for an own
+parser: docs/decisions/0001-hcl-parser.md. `hcl2_complaint` says what the package hcl2 makes of a file.
 
 A tree is kept between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every
 node an array that begins with the name of its class, as the annotations in syntax.py have it. What does

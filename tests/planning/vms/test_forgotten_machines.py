@@ -71,7 +71,7 @@ def test_nor_does_one_that_was_taken_out_of_the_state(state: State) -> None:
     kept = {address: each for address, each in state.instances.items() if address.name != "last"}
     without = State(state.lineage, 2, "0.1", state.catalogue, kept)
     result = good(plan(TWO + CLUSTER, without, targets=("nexus_rack.r",)))
-    assert {row.reason for row in rows(result).values()} == {"nothing manages its machine any more"}
+    assert {row.reason for row in rows(result).values()} == {"its machine is no longer managed"}
     (warning,) = [each for each in warnings(result) if each.id == "machine-is-gone-under-vms"]
     assert "neither the configuration nor the state has any more" in warning.detail
     refreshed = good(plan(TWO + CLUSTER, without, mode=Mode.REFRESH_ONLY))

@@ -98,7 +98,7 @@ def test_every_rule_has_help_and_advice_is_a_note() -> None:
         assert rule["help"]["text"]
         assert rule["help"]["markdown"]
     pinned = next(rule for rule in run["tool"]["driver"]["rules"] if rule["id"] == "zones-pinned")
-    assert "Leave availability_zones out" in pinned["help"]["text"]
+    assert "Omit availability_zones" in pinned["help"]["text"]
     assert "`# nexusform:ignore zones-pinned`" in pinned["help"]["markdown"]
 
 

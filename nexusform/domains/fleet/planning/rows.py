@@ -56,12 +56,12 @@ REASONS: Final[Mapping[Trigger, str]] = {
     Trigger.TAINT_REMOVED: "a cluster lost a taint",
     Trigger.CLUSTER_LEFT: "a cluster left the fleet",
     Trigger.EVICTED: "an eviction was executed",
-    Trigger.BINDING_DELETED: "somebody deleted a binding on the hub",
+    Trigger.BINDING_DELETED: "a binding was deleted on the hub",
     Trigger.PLACEMENT_REMOVED: "the placement is removed",
     Trigger.RESOURCES_CHANGED: "the selected resources changed; nothing is rescheduled",
     Trigger.STRATEGY_CHANGED: "the rollout strategy changed; nothing is rescheduled",
     Trigger.OVERRIDES_CHANGED: "overrides changed; nothing is rescheduled",
-    Trigger.STAGED_RUN: "a staged run brings it",
+    Trigger.STAGED_RUN: "a staged run rolls it out",
 }
 
 
