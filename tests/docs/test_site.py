@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -106,6 +107,51 @@ def test_no_page_asks_another_host(build: Path) -> None:
     """The theme asks api.github.com for the stars of a repository that a page names in its head."""
     for page in (build / "site").rglob("*.html"):
         assert 'data-md-component="source"' not in page.read_text(encoding="utf-8"), page
+
+
+# The page that each of these words has to find first.
+SEARCHES = {
+    "why is my vm on this rack": "docs/why-is-my-vm-there.html",
+    "fail build if VMs move": "docs/how-to/guard-rails.html",
+    "import existing cluster": "docs/import-a-site.html",
+    "confidence": "docs/confidence.html",
+    "NUMA": "docs/numa.html",
+    "rollback": "docs/undo-a-change.html",
+    "role assignment": "docs/azure-permissions.html",
+    "locked state": "docs/locked-state.html",
+}
+# The search is in a shadow tree of its own.
+SEARCH_BOX = "const tree = [...document.querySelectorAll('*')].find((node) => node.shadowRoot).shadowRoot;"
+
+
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+def test_the_search_finds_the_right_page_first(build: Path) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(build / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        home = f"http://127.0.0.1:{server.server_port}/"
+        browser = Browser()
+        try:
+            browser.visit(f"{home}index.html")
+            browser.wait_for("document.readyState === 'complete'")
+            browser.run("document.querySelector('.md-search__button').click()")
+            browser.wait_for("[...document.querySelectorAll('*')].some((node) => node.shadowRoot)")
+            found = {}
+            for words, page in SEARCHES.items():
+                browser.run(
+                    f"{SEARCH_BOX} const input = tree.querySelector('input[role=combobox]');"
+                    "Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call("
+                    "input, arguments[0]); input.dispatchEvent(new Event('input', {bubbles: true}));",
+                    words,
+                )
+                first = f"(() => {{ {SEARCH_BOX} return tree.querySelector('ol a')?.href; }})()"
+                with suppress(AssertionError):
+                    browser.wait_for(f"{first} === arguments[0]", home + page)
+                found[words] = str(browser.run(f"return {first}")).removeprefix(home)
+            assert found == SEARCHES
+        finally:
+            browser.close()
+            server.shutdown()
 
 
 @pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
