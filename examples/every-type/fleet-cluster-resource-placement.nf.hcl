@@ -4,7 +4,7 @@ resource "fleet_cluster_resource_placement" "shop" {
     version         = "v1"
     kind            = "Namespace"
     name            = "shop"
-    selection_scope = "NamespaceOnly" # "NamespaceWithResources", the default, brings all that is in it
+    selection_scope = "NamespaceOnly" # default: "NamespaceWithResources", with all objects in it
   }
 
   policy {

@@ -1,10 +1,10 @@
-# Its figures follow from the cluster's nodes.
+# Properties and resources come from the nodes of the cluster.
 resource "fleet_member_cluster" "core" {
   kubernetes_cluster_id = nexus_kubernetes_cluster.core.id
   labels                = { ring = "1" }
 }
 
-# Its figures are given.
+# Properties and resources are set here.
 resource "fleet_member_cluster" "paris" {
   labels     = { ring = "2" }
   properties = { "kubernetes-fleet.io/node-count" = "5" }

@@ -1,4 +1,4 @@
-# What az networkcloud printed, as `nexusform inventory script` captures it.
+# Files exported with `nexusform inventory script`.
 data "nexus_inventory" "lon1" {
   directory = "documents/export"
 }

@@ -13,6 +13,6 @@ resource "nexus_rack" "cordoned" {
   machine_count = 2
 
   machine_override "rack3-bm02" {
-    cordoned = true # it takes no new VMs; those it has stay
+    cordoned = true # accepts no new VMs; existing VMs stay
   }
 }

@@ -1,6 +1,6 @@
 resource "nexus_separation_rule" "probe_apart" {
   scope       = "machine"
-  enforcement = "warn" # "deny" refuses a plan in which the rule may not hold
+  enforcement = "warn" # "deny": an error if the rule may be violated
 
   group {
     cluster_ids = [nexus_virtual_machine.probe.id]

@@ -1,5 +1,5 @@
 resource "nexus_site" "lab" {
   scheduler {
-    rack_spread = "pool" # racks are ranked by the VMs of the pool first, as Operator Nexus does
+    rack_spread = "pool" # rank racks by VMs of the pool first, like Operator Nexus
   }
 }

@@ -1,3 +1,3 @@
-# What stands on the hub: members with their figures, placements with their bindings. A plan goes on from there.
-# Which hub: NF_FLEET_KUBECONFIG and NF_FLEET_CONTEXT, else what kubectl would take.
+# Members, placements and bindings on the hub. A plan starts from them.
+# The hub: NF_FLEET_KUBECONFIG and NF_FLEET_CONTEXT, else as kubectl.
 data "fleet_hub" "hub" {}
