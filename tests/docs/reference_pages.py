@@ -406,6 +406,17 @@ def _flags(command: click.Command) -> dict[str, tuple[str, str]]:
     return {name: record for name, record in records.items() if record}
 
 
+def help_texts() -> Iterator[tuple[str, str, str]]:
+    """Return the help of every flag, and of every command in the list of its group: command, name, text."""
+    for path, command in _commands("nexusform", ROOT):
+        for option in command.params:
+            if isinstance(option, Flag) and not option.hidden:
+                yield path, option.opts[0], option.help or ""
+        if isinstance(command, LazyGroup):
+            yield from ((path, name, entry.summary) for name, entry in command.table.items())
+    yield from (("nexusform", name, entry.summary) for name, entry in ROOT.table.items())
+
+
 def _flag_row(flag: str, effect: str) -> str:
     written = flag.replace("|", "\\|")
     return f"| `{written}` | {effect} |"

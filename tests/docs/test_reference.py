@@ -103,3 +103,12 @@ def test_every_variable_of_the_environment_is_told() -> None:
 def test_every_trigger_of_bindings_is_told_of() -> None:
     page = reference_pages.triggers_page()
     assert [trigger for trigger in reference_pages.Trigger if f"`{trigger}`" not in page] == []
+
+
+LONGEST_HELP = 60
+
+
+def test_the_help_of_a_flag_or_a_command_is_one_short_phrase() -> None:
+    helps = {f"{path} {name}": text for path, name, text in reference_pages.help_texts()}
+    assert len(helps) > 400
+    assert {where: text for where, text in helps.items() if len(text) > LONGEST_HELP} == {}
