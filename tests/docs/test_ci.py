@@ -282,7 +282,7 @@ def test_a_plan_of_terraform_that_is_none_is_told(workspace: Path) -> None:
     (workspace / "temp" / "tfplan.json").write_text("Error: no plan\n/approve\n")
     assert predicted(workspace).returncode == 0
     comment = (workspace / "temp" / "placements.md").read_text()
-    assert comment.startswith("### nexusform: nothing could be foretold")
+    assert comment.startswith("### nexusform: no prediction")
     assert not re.search(r"^\s*/", comment, re.MULTILINE)
 
 
@@ -411,7 +411,7 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     nexusform(directory, "apply", "-auto-approve", "-tie-breaks=0")
     main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4'))
     pinned = judged(shown(directory, planned(directory).file, capsys))
-    assert "all of web/workers stands on one rack" in pinned["deny"]
+    assert "all VMs of web/workers are on one rack" in pinned["deny"]
     moves = [message for message in pinned["deny"] if message.startswith("web-workers-")]
     assert len(moves) == 4
     assert all("(zones_changed)" in message for message in moves)
@@ -422,7 +422,7 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
         "an upgrade would fail"
     ]
     refused = judged({"errored": True, "diagnostics": [{"level": "error", "summary": "x"}]})
-    assert refused["deny"] == ["refused: x", "the plan is in error"]
+    assert refused["deny"] == ["plan failed: x", "the plan is in error"]
     # Of a refused plan, what found no place stands nowhere.
     table = {"cluster": "web", "pool": "workers", "total_count": 4, "actual_vms_per_rack": {}}
     assert judged({"placement_tables": [table]})["deny"] == []

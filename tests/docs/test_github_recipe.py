@@ -187,9 +187,9 @@ def test_a_run_that_stops_before_it_plans_takes_back_what_the_comment_said(repos
     job = repository.hub.plan(tree, "head2", {}, **{"backend-config": repository.settings, "review": "true"})
     assert not job.success
     (comment,) = repository.hub.comments
-    assert "### nexusform: nothing is planned of head2" in comment
+    assert "### nexusform: no plan for head2" in comment
     assert "2 to add" not in comment
-    assert "before it planned" in (job.temporary / "summary.md").read_text()
+    assert "before planning" in (job.temporary / "summary.md").read_text()
 
 
 # A `terraform` whose plan is that of the example, or none where the configuration has a mistake.
@@ -217,8 +217,8 @@ def test_a_plan_that_terraform_does_not_make_takes_back_what_the_comment_said(re
     assert not bad.success  # the check is red
     assert "Unsupported argument" in bad.log
     (comment,) = hub.comments
-    assert "### nexusform: nothing is foretold of head2" in comment
-    assert "Terraform made no plan" in comment
+    assert "### nexusform: no prediction for head2" in comment
+    assert "Terraform has no plan" in comment
     assert "https://github.example/o/r/actions/runs/" in comment
     assert "Allowed" not in comment
     assert "to add" not in comment

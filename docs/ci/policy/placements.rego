@@ -3,7 +3,7 @@ package main
 
 import rego.v1
 
-# Reasons for which a VM may move without anybody being asked.
+# Triggers that allow a VM to move.
 repairs := {"machine_removed", "machine_evacuated", "node_deleted", "heal"}
 
 deny contains message if {
@@ -14,31 +14,31 @@ deny contains message if {
 	message := sprintf("%s moves from %s to %s (%s)", [row.object, row.from.machine, row.to.machine, row.trigger])
 }
 
-# A plan that was refused or breaks a guard rail is no plan to be merged.
+# Deny a failed plan, or one that exceeds a guard rail.
 deny contains message if {
 	some finding in input.diagnostics
 	finding.level == "error"
-	message := sprintf("refused: %s", [finding.summary])
+	message := sprintf("plan failed: %s", [finding.summary])
 }
 
 deny contains "the plan is in error" if input.errored
 
-# What runs loses its machine.
+# Deny VMs on removed machines.
 deny contains message if {
 	some row in input.placement_changes
 	row.action == "lose_machine"
-	message := sprintf("%s loses its machine", [row.object])
+	message := sprintf("%s: its machine is removed", [row.object])
 }
 
-# Every pool of three VMs or more stands on two racks at least.
+# Every pool of three or more VMs uses at least two racks.
 deny contains message if {
 	some table in input.placement_tables
 	table.total_count >= 3
 	count(table.actual_vms_per_rack) == 1
-	message := sprintf("all of %s/%s stands on one rack", [table.cluster, table.pool])
+	message := sprintf("all VMs of %s/%s are on one rack", [table.cluster, table.pool])
 }
 
-# Nothing that holds VMs is destroyed in passing.
+# Deny destroyed clusters.
 deny contains message if {
 	some change in input.resource_changes
 	change.type == "nexus_kubernetes_cluster"

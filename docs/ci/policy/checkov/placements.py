@@ -1,4 +1,4 @@
-"""What checkov asks of the placements in a plan: every check reads the plan file that checkov was given."""
+"""Checks of placements for checkov. Every check reads the plan file of checkov."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkov.common.models.enums import CheckCategories, CheckResult
 from checkov.common.util.type_forcers import force_list
 from checkov.terraform.checks.resource.base_resource_check import BaseResourceCheck
 
-# Reasons for which a VM may move without anybody being asked.
+# Triggers that allow a VM to move.
 REPAIRS = {"machine_removed", "machine_evacuated", "node_deleted", "heal"}
 WITH_POOLS = ["nexus_kubernetes_cluster", "nexus_agent_pool"]
 WITH_VMS = [*WITH_POOLS, "nexus_virtual_machine", "tacker_vnf"]
@@ -30,85 +30,89 @@ class Plan:
         self.diagnostics = by_address(document["diagnostics"])
 
     def after(self, address: str) -> dict[str, Any]:
-        """A resource as the plan leaves it; what is known only after apply is absent."""
+        """Return the planned values of a resource, without values known only after apply."""
         rows = self.changes.get(address, ())
         return next((row["change"]["after"] for row in rows if row["change"]["after"]), {})
 
 
 def by_address(rows: list[dict[str, Any]]) -> dict[str | None, list[dict[str, Any]]]:
-    """Rows by their address; None holds those that speak of no resource."""
-    found: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
+    """Group rows by their address; None holds rows without a resource."""
+    groups: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        found[row.get("address")].append(row)
-    return dict(found)
+        groups[row.get("address")].append(row)
+    return dict(groups)
 
 
 plan = lru_cache(Plan)
 
 
-def moves_but_for_repairs(plan: Plan, address: str) -> Iterator[str]:
-    """VMs that move although no machine of theirs is repaired or lost."""
+def list_unexpected_moves(plan: Plan, address: str) -> Iterator[str]:
+    """Yield VMs that move without a repaired or removed machine."""
     for row in plan.placements.get(address, ()):
         if row["kind"] == "vm" and row["action"] == "move" and row["trigger"] not in REPAIRS:
             places = f"{row['from']['machine']} to {row['to']['machine']}"
             yield f"{row['object']} moves from {places} ({row['trigger']})"
 
 
-def refusals(plan: Plan, address: str) -> Iterator[str]:
-    """Why the plan is refused. What speaks of no resource is said of each."""
+def list_errors(plan: Plan, address: str) -> Iterator[str]:
+    """Yield the errors of the plan for a resource, general errors included."""
     for finding in (*plan.diagnostics.get(address, ()), *plan.diagnostics.get(None, ())):
         if finding["level"] == "error":
             yield finding["summary"]
 
 
-def pools_on_one_rack(plan: Plan, address: str) -> Iterator[str]:
-    """Pools of three VMs or more that all stand on one rack."""
+def list_pools_on_one_rack(plan: Plan, address: str) -> Iterator[str]:
+    """Yield pools of three or more VMs on one rack."""
     racks = defaultdict(list)
     for node in plan.after(address).get("nodes", {}).values():
         racks[node["pool"]].append(node["rack"])
     for pool, places in racks.items():
         if len(places) >= 3 and len(set(places)) == 1:
-            yield f"all of {pool} stands on {places[0]}"
+            yield f"all VMs of {pool} are on {places[0]}"
 
 
-def destroyed_clusters(plan: Plan, address: str) -> Iterator[str]:
-    """Clusters of a site that are destroyed. checkov sees no resource that goes, so the site answers."""
+def list_destroyed_clusters(plan: Plan, address: str) -> Iterator[str]:
+    """Yield destroyed clusters of a site. checkov does not check deleted resources, so the site fails."""
     site = plan.after(address).get("id")
     for row in chain.from_iterable(plan.changes.values()):
         change = row["change"]
-        goes = row["type"] == "nexus_kubernetes_cluster" and "delete" in change["actions"]
-        if goes and change["before"]["site_id"] == site:
+        is_deleted = row["type"] == "nexus_kubernetes_cluster" and "delete" in change["actions"]
+        if is_deleted and change["before"]["site_id"] == site:
             yield f"{row['address']} is destroyed"
 
 
-def warnings(plan: Plan, address: str) -> Iterator[str]:
-    """What the plan warns of."""
+def list_warnings(plan: Plan, address: str) -> Iterator[str]:
+    """Yield the warnings that the plan causes."""
     for finding in plan.diagnostics.get(address, ()):
         if finding["level"] == "warning" and not finding.get("held_before"):
             yield finding["summary"]
 
 
 class PlacementCheck(BaseResourceCheck):
-    """A check that fails for a resource when the plan holds anything against it, and says what."""
+    """A check that fails for a resource with findings, and lists them."""
 
     def __init__(
-        self, number: int, name: str, resources: list[str], objections: Callable[[Plan, str], Iterator[str]]
+        self,
+        number: int,
+        name: str,
+        resources: list[str],
+        find_problems: Callable[[Plan, str], Iterator[str]],
     ) -> None:
         super().__init__(name, f"CKV_NEXUSFORM_{number}", [CheckCategories.GENERAL_SECURITY], resources)
-        self._objections = objections
+        self._find_problems = find_problems
 
     def scan_resource_conf(self, conf: dict[str, Any]) -> CheckResult:
-        """What checkov calls for every resource."""
-        self.details = list(self._objections(plan(force_list(conf["__file__"])[0]), conf["__address__"]))
+        """Check one resource; checkov calls this."""
+        self.details = list(self._find_problems(plan(force_list(conf["__file__"])[0]), conf["__address__"]))
         return CheckResult.FAILED if self.details else CheckResult.PASSED
 
 
-REPAIRED = "VMs move only because a machine is repaired or lost"
-SPREAD = "Pools of three VMs or more stand on two racks"
+REPAIRED = "VMs move only for a repaired or removed machine"
+SPREAD = "Pools of three or more VMs use two racks"
 CHECKS = (
-    PlacementCheck(1, REPAIRED, WITH_VMS, moves_but_for_repairs),
-    PlacementCheck(2, SPREAD, WITH_POOLS, pools_on_one_rack),
-    PlacementCheck(3, "No cluster is destroyed in passing", ["nexus_site"], destroyed_clusters),
-    PlacementCheck(4, "The plan warns of nothing", ["nexus_*", "tacker_*", "fleet_*"], warnings),
-    PlacementCheck(5, "The plan is not refused", ["nexus_*", "tacker_*", "fleet_*"], refusals),
+    PlacementCheck(1, REPAIRED, WITH_VMS, list_unexpected_moves),
+    PlacementCheck(2, SPREAD, WITH_POOLS, list_pools_on_one_rack),
+    PlacementCheck(3, "No cluster is destroyed", ["nexus_site"], list_destroyed_clusters),
+    PlacementCheck(4, "The plan has no warnings", ["nexus_*", "tacker_*", "fleet_*"], list_warnings),
+    PlacementCheck(5, "The plan has no errors", ["nexus_*", "tacker_*", "fleet_*"], list_errors),
 )
