@@ -23,10 +23,10 @@ class AdviseArguments(Struct, frozen=True, kw_only=True):
 
 @command("advise", AdviseArguments)
 def advise(arguments: AdviseArguments) -> int:
-    """List what is allowed and still unwise: pins, orders, SKUs, machines that are shared.
+    """List placement risks: pins, creation order, SKUs, shared machines.
 
-    Looks at all that stands and all that the configuration would add, or with -plan at what a saved plan
-    places. Exit code 0 when every rule is content, 2 when there is advice, 1 for errors.
+    Checks all existing and configured objects, or a saved plan with -plan. Exit code 0 without
+    advice, 2 with advice, 1 for errors.
     """
     screen = arguments.view.screen()
     advice = find_advice(place_of(arguments.state, arguments.variables), arguments.answer.plan)

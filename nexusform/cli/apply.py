@@ -80,9 +80,10 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 
 @command("apply", ApplyArguments)
 def apply(arguments: ApplyArguments) -> int:
-    """Plan, ask, and carry the plan out; or carry out the saved plan PLANFILE as it was reviewed.
+    """Plan, ask for approval and apply; or apply the saved plan PLANFILE.
 
-    Exit code 0 when all was done, 1 for errors, 2 when all was done and what the plan was sure of is not so.
+    Exit code 0 if all steps succeeded, 1 for errors. Exit code 2: applied, but a certain prediction
+    was wrong.
     """
     shaping = arguments.planning.changed()
     verification = verification_of(arguments.verify)

@@ -71,8 +71,8 @@ class CompletionArguments(Struct, frozen=True, kw_only=True):
 def completion(arguments: CompletionArguments) -> int:
     """Print the completion script of a SHELL: bash, zsh or fish.
 
-    bash: eval "$(nexusform completion bash)". zsh: the same, after compinit.
-    fish: nexusform completion fish | source. Put the line where the shell starts.
+    bash: eval "$(nexusform completion bash)". zsh: the same, after compinit. fish: nexusform
+    completion fish | source. Add the line to the startup file of the shell.
     """
     root = click.get_current_context().find_root().command
     sys.stdout.write(SHELLS[arguments.shell](root, {}, "nexusform", VARIABLE).source())

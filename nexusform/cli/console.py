@@ -37,14 +37,13 @@ class ConsoleArguments(Struct, frozen=True, kw_only=True):
 
 @command("console", ConsoleArguments)
 def console(arguments: ConsoleArguments) -> int:
-    """Evaluate expressions over the configuration, its variables and the state, nothing being changed.
+    """Evaluate expressions over configuration, variables and state. Changes nothing.
 
-    At a terminal it asks for one after the other, with a history. Otherwise it reads them from
-    stdin, one on a line (more where brackets are open), prints each result, and stops with exit
-    code 1 at the first that is in error.
+    In a terminal it prompts for expressions, with a history. Otherwise it reads them from stdin,
+    one per line, and prints each result. It stops with exit code 1 at the first error.
 
-    -explain shows one expression as a tree instead: every part with its value and type, names followed to
-    what they are defined as, and what made something sensitive or unknown.
+    -explain shows one expression as a tree: every part with its value and type, the definitions of
+    names, and the causes of sensitive or unknown values.
     """
     if arguments.as_json and not arguments.explain:
         raise click.UsageError("-json goes with -explain.")

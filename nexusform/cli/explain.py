@@ -38,12 +38,12 @@ class ExplainArguments(Struct, frozen=True, kw_only=True):
 
 @command("explain", ExplainArguments)
 def explain(arguments: ExplainArguments) -> int:
-    """Say why the object OBJECT of the resource ADDRESS is where it is, rule by rule.
+    """Explain the placement of OBJECT of the resource ADDRESS, rule by rule.
 
-    Without OBJECT, or with the name of a pool: how the pools of a cluster spread over the racks, and why.
+    Without OBJECT, or with the name of a pool: explain the spread of the pools over the racks.
 
-    What is to be placed is explained from the plan; what stands, by asking the rules about every
-    place as things are today.
+    Planned objects are explained from the plan. For existing objects the rules are evaluated for
+    every location.
     """
     screen = arguments.view.screen()
     address = arguments.address

@@ -27,13 +27,13 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
 
 @command("export", ExportArguments)
 def export(arguments: ExportArguments) -> int:
-    """Write the saved plan PLANFILE as what another tool carries out.
+    """Write the saved plan PLANFILE in the format of another tool.
 
-    azapi: Terraform's JSON configuration (name it *.tf.json). az: a shell script of
-    `az networkcloud` commands. manifests: the fleet's placements, overrides and member labels as Kubernetes
-    YAML. node-labels: `kubectl label` commands for hardware_label_keys. sol003: requests for grants of VNFs
-    with their placement constraints, as JSON. What Azure needs and the plan does not know is a variable
-    or an environment variable.
+    azapi: Terraform's JSON configuration (name it *.tf.json). az: a shell script of `az
+    networkcloud` commands. manifests: placements, overrides and member labels as Kubernetes YAML.
+    node-labels: `kubectl label` commands for hardware_label_keys. sol003: grant requests of VNFs
+    with placement constraints, as JSON. Values missing in the plan become variables or environment
+    variables.
     """
     if arguments.out and (reason := unwritable(arguments.out)):
         raise click.UsageError(f"-out: {reason}")

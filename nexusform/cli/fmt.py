@@ -32,10 +32,10 @@ class FmtArguments(Struct, frozen=True, kw_only=True):
 
 @command("fmt", FmtArguments)
 def fmt(arguments: FmtArguments) -> int:
-    """Rewrite *.nf.hcl, *.nfvars.hcl and *.nftest.hcl files into canonical style.
+    """Format *.nf.hcl, *.nfvars.hcl and *.nftest.hcl files.
 
-    PATH is a file, a directory (default: this one), or - for stdin, which is formatted to stdout.
-    Exit codes: 0, 2 for an error, 3 when -check found a file that is not in style.
+    PATH is a file, a directory (default: this one), or - for stdin. Exit code 0, 2 for an error, 3
+    if -check found an unformatted file.
     """
     paths, check, diff = arguments.paths, arguments.check, arguments.diff
     if "-" in paths:

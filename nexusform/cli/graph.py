@@ -24,9 +24,9 @@ class GraphArguments(Struct, frozen=True, kw_only=True):
 
 @command("graph", GraphArguments)
 def graph(arguments: GraphArguments) -> int:
-    """Draw the graph of resources on stdout: an edge leads from a resource to what it needs.
+    """Print the dependency graph: an edge leads from a resource to its dependency.
 
-    SVG is drawn by graphviz, where that is installed.
+    SVG needs graphviz.
     """
     from nexusform.rendering.answers.graph_text import dot_graph, mermaid_graph
 

@@ -48,14 +48,14 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
 
 @command("import", ImportArguments)
 def import_(arguments: ImportArguments) -> int:
-    """Bring what stands already into the state, without changing it.
+    """Import existing objects into the state, without changing them.
 
-    `import ADDRESS ID` takes over one object, as its provider knows it; its resource block must exist.
-    Import blocks in the configuration do the same as a part of a plan that can be reviewed.
+    `import ADDRESS ID` imports one object; its resource block must exist. Import blocks in the
+    configuration do the same as part of a reviewed plan.
 
-    `import -from=DIR -generate-config-out=F` takes over whole sites from what `az networkcloud` printed
-    (`nexusform inventory script` says how to capture it), and writes their configuration: the next plan has
-    no changes. `-from=hub` does so with what people wrote on a fleet hub (docs/provider-fleet.md).
+    `import -from=DIR -generate-config-out=F` imports whole sites and writes their configuration.
+    The next plan has no changes. `nexusform inventory script` exports a site. `-from=hub` imports
+    user objects of a fleet hub (docs/provider-fleet.md).
     """
     screen = arguments.view.screen()
     if arguments.source:

@@ -30,9 +30,9 @@ class InitArguments(Struct, frozen=True, kw_only=True):
 
 @command("init", InitArguments)
 def init(arguments: InitArguments) -> int:
-    """Check the configuration, prepare its backend and say what was found.
+    """Check the configuration, prepare the backend and print a summary.
 
-    Works without network. plan and apply with the local backend work without it.
+    Works without network. With the local backend, plan and apply do not need it.
     """
     if arguments.reconfigure and arguments.migrate_state:
         raise click.UsageError("-reconfigure and -migrate-state do not go together.")

@@ -30,7 +30,7 @@ class SchemaArguments(Struct, frozen=True, kw_only=True):
 
 @command("schema", SchemaArguments, trusts=False)
 def schema(arguments: SchemaArguments) -> int:
-    """Print every resource type and data source with its arguments and blocks, in Terraform's JSON form."""
+    """Print the schemas of all types in Terraform's JSON format."""
     if not arguments.as_json:
         raise click.UsageError("The schemas are printed as JSON only: add -json.")
     from nexusform.rendering.json.json_configuration import providers_schema

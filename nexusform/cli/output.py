@@ -31,7 +31,7 @@ class OutputArguments(Struct, frozen=True, kw_only=True):
 
 @command("output", OutputArguments)
 def output(arguments: OutputArguments) -> int:
-    """Show the outputs of the root module as the last apply left them, or the one called NAME."""
+    """Show the outputs of the last apply, or the output NAME."""
     if arguments.as_json and arguments.raw:
         raise click.UsageError("-json and -raw do not go together.")
     if arguments.raw and not arguments.name:

@@ -100,14 +100,14 @@ class Showing(Struct, frozen=True):
 @command("plan", PlanArguments, accepts=(ignored("input", switch=True), ignored("parallelism")))
 @collector_paused()  # to the end: what was planned is walked in vain while it is saved and shown, too
 def plan(arguments: PlanArguments) -> int:
-    """Show what apply would change, and where every VM, binding and pod would land.
+    """Show planned changes and the placement of every VM, binding and pod.
 
-    Exit code 0, or 1 for errors; with -detailed-exitcode 2 when there are changes.
-    -fail-on=moved:0,removed:0,room:5,certainty:0.9 makes a plan an error that moves
-    (or takes the machine from) more than so many placements, removes or forgets
-    more, leaves room for fewer VMs on a site (of its largest SKU), or is sure of a
-    smaller part of its VMs per rack. Every report says so, and apply refuses the
-    saved plan.
+    Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes.
+
+    -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
+    `removed:0`: none may be removed or forgotten. `room:5`: capacity for 5 of the largest VM must
+    remain per site. `certainty:0.9`: 90 % of the VMs need a certain rack count. Every report shows
+    the result, and apply rejects the saved plan.
     """
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"

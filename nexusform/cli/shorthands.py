@@ -21,7 +21,7 @@ class DestroyArguments(Struct, frozen=True, kw_only=True):
 
 @command("destroy", DestroyArguments)
 def destroy(arguments: DestroyArguments) -> int:
-    """Remove everything that the state holds. The same as `apply -destroy`."""
+    """Destroy all resources in the state. The same as `apply -destroy`."""
     if arguments.planning.refresh_only:
         raise click.UsageError("-refresh-only does not go with destroy.")
     planning = replace(arguments.planning, destroy=True)

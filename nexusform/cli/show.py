@@ -54,10 +54,10 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
 
 @command("show", ShowArguments)
 def show(arguments: ShowArguments) -> int:
-    """Show the state, or the saved plan or state file TARGET, or the resource with the address TARGET.
+    """Show the state, a saved plan, a state file or one resource.
 
-    A file of that name wins over an address. Several saved plans are shown in one summary, as text or
-    -report=markdown:PATH.
+    TARGET is a file or an address; a file takes precedence. Several saved plans share one summary,
+    as text or -report=markdown:PATH.
     """
     reports = plan_reports(arguments.shown)
     screen = arguments.view.screen()

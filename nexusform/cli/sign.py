@@ -21,10 +21,10 @@ class SignArguments(Struct, frozen=True, kw_only=True):
 
 @command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
-    """Sign the saved plan PLANFILE once somebody approved of it, in place of a signature that it has.
+    """Sign the approved plan PLANFILE. Replaces an existing signature.
 
-    The plan stays what it is. `apply -verify=key:FILE` takes none but plans that are signed so. A job that
-    reads what nobody has reviewed must not have the key: sign where only what was approved gets to.
+    The plan does not change. `apply -verify=key:FILE` accepts only signed plans. Keep the key away
+    from jobs that read unreviewed input.
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Name the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")

@@ -66,10 +66,10 @@ class MoveArguments(Struct, frozen=True, kw_only=True):
 
 @command("mv", MoveArguments)
 def mv(arguments: MoveArguments) -> int:
-    """Move what stands at SOURCE to TARGET: two instances, two resources, or two modules.
+    """Rename SOURCE to TARGET in the state: instances, resources or modules.
 
-    Nothing is destroyed or made. Write it so when a block was renamed in the configuration; a
-    `moved` block does the same in a way that others can review.
+    Nothing is destroyed or created. Use it after renaming a block; a `moved` block does the same in
+    a reviewed plan.
     """
     screen = Screen()
     patterns, problems = parse_patterns((arguments.source, arguments.target))
@@ -98,11 +98,10 @@ class RemoveArguments(Struct, frozen=True, kw_only=True):
 
 @command("rm", RemoveArguments)
 def rm(arguments: RemoveArguments) -> int:
-    """Forget what stands at ADDRESSES: instances, whole resources, or modules.
+    """Remove ADDRESSES from the state: instances, resources or modules.
 
-    The objects themselves stay as they are, and nexusform no longer knows of them. Racks and machines
-    remember the VMs that run on: plans give their room to nobody. RACK:VM says of one of these that it is
-    not there any more.
+    The objects keep running, unmanaged. Racks and machines record such VMs, and plans do not use
+    their capacity. RACK:VM removes such a record.
     """
     from nexusform.planning.preparation.selection import split_object
 
@@ -160,7 +159,7 @@ class PushArguments(Struct, frozen=True, kw_only=True):
 
 @command("push", PushArguments)
 def push(arguments: PushArguments) -> int:
-    """Replace the current state by the document in FILE (- is standard input)."""
+    """Replace the state with the document in FILE (- is stdin)."""
     screen = Screen()
     document = document_to_push(screen, arguments.file, place_of(arguments.state))
     if document is None:
@@ -207,7 +206,7 @@ class UntaintArguments(Struct, frozen=True, kw_only=True):
 
 @command("untaint", UntaintArguments)
 def untaint(arguments: UntaintArguments) -> int:
-    """Take the mark of the resource instance at ADDRESS away: the next plan keeps it."""
+    """Remove the taint of the resource instance at ADDRESS."""
     screen = Screen()
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
@@ -233,10 +232,9 @@ class RollbackArguments(Struct, frozen=True, kw_only=True):
 
 @command("rollback", RollbackArguments)
 def rollback_to(arguments: RollbackArguments) -> int:
-    """Make the version with this SERIAL the state again, as a new version.
+    """Restore the state with this SERIAL, as a new version.
 
-    Only what is remembered changes, no object does: the next plan shows what it would take to get
-    there.
+    Only the state changes, no object does. The next plan shows the differences.
     """
     screen = Screen()
     if not arguments.serial.isdigit():

@@ -21,9 +21,9 @@ class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
 
 @command("force-unlock", ForceUnlockArguments)
 def force_unlock(arguments: ForceUnlockArguments) -> int:
-    """Break the lock with this ID, which the message about the lock names.
+    """Remove the lock with this ID, as named in the error message.
 
-    Make sure that its holder no longer runs: two runs that write one state undo each other.
+    Make sure that its holder no longer runs: two runs that write one state overwrite each other.
     """
     screen = Screen()
     holder, problems, sources = find_holder(place_of(arguments.state))

@@ -44,7 +44,7 @@ class ListArguments(Struct, frozen=True, kw_only=True):
 def list_instances(arguments: ListArguments) -> int:
     """List the resource instances in the state, one address per line.
 
-    ADDRESSES narrow the list to instances, resources or modules.
+    ADDRESSES limit the list to instances, resources or modules.
     """
     screen = Screen()
     patterns, problems = parse_patterns(arguments.addresses)
@@ -142,12 +142,11 @@ class VerifyArguments(Struct, frozen=True, kw_only=True):
 
 @command("verify", VerifyArguments)
 def verify(arguments: VerifyArguments) -> int:
-    """Look whether what the state says can be so and is so; exit 2 when something cannot, or is odd.
+    """Check the state; exit code 2 with errors or warnings.
 
-    It looks for cells that a machine lacks or that hold more than they have, for names, numbers and ids
-    that stand twice, for unknown providers, and for dependencies in a circle or on nothing; for hard hints,
-    zones, placement groups and separation rules that are not kept; and, where there is a configuration,
-    for what its providers see otherwise.
+    Checks for missing or overfull cells, duplicate names and ids, unknown providers, and circular
+    or missing dependencies. Also checks hard hints, zones, placement groups and separation rules.
+    With a configuration it reports drift.
     """
     from nexusform.workflow.states import state_commands
 
@@ -174,7 +173,7 @@ class PullArguments(Struct, frozen=True, kw_only=True):
 
 @command("pull", PullArguments)
 def pull(arguments: PullArguments) -> int:
-    """Print the state document as it would be written now, to keep or to edit and push back."""
+    """Print the state document, for a backup or for `state push`."""
     from nexusform.state.codec import encode
 
     screen = Screen()
@@ -194,10 +193,9 @@ class HistoryArguments(Struct, frozen=True, kw_only=True):
 
 @command("history", HistoryArguments)
 def history(arguments: HistoryArguments) -> int:
-    """List the versions of the state that the backend keeps, newest first.
+    """List the stored versions of the state, newest first.
 
-    What is kept depends on the backend: snapshots (azurerm), versions (s3), rows (postgres), the
-    one before (local).
+    Versions are snapshots (azurerm), versions (s3), rows (postgres), or the previous file (local).
     """
     screen = Screen()
     kept = read_history(place_of(arguments.state))

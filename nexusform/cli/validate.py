@@ -32,7 +32,7 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
 
 @command("validate", ValidateArguments)
 def validate(arguments: ValidateArguments) -> int:
-    """Find every mistake that can be found without state and placement. Exit code 0 or 1.
+    """Find all errors that need no state and no placement. Exit code 0 or 1.
 
     PATH is the directory of a root module (default: this one), or a file in it.
     """

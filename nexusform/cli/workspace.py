@@ -35,7 +35,7 @@ def _tell(screen: Screen, outcome: workspaces.Workspaces) -> bool:
 
 @command("list", NoArguments)
 def list_workspaces(_arguments: NoArguments) -> int:
-    """List the workspaces; the selected one is marked."""
+    """List the workspaces and mark the selected one."""
     screen = Screen()
     place = place_of()
     existing = workspaces.list_workspaces(place)
@@ -63,7 +63,7 @@ class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
 
 @command("new", NewWorkspaceArguments)
 def new(arguments: NewWorkspaceArguments) -> int:
-    """Make the workspace NAME and select it."""
+    """Create the workspace NAME and select it."""
     from nexusform.cli.state_edit import document_to_push
 
     screen = Screen()
@@ -93,7 +93,7 @@ class SelectWorkspaceArguments(Struct, frozen=True, kw_only=True):
 
 @command("select", SelectWorkspaceArguments)
 def select(arguments: SelectWorkspaceArguments) -> int:
-    """Select the workspace NAME for the commands to come."""
+    """Select the workspace NAME for later commands."""
     screen = Screen()
     outcome = workspaces.select(place_of(), arguments.name, create=arguments.or_create)
     if not _tell(screen, outcome):

@@ -382,7 +382,14 @@ def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) ->
     """Return the section of one command."""
     with click.Context(command, info_name=path) as context:
         usage = " ".join([path, *command.collect_usage_pieces(context)])
-    yield from (f"## {path}", "", f"`{usage}`", "", *inspect.cleandoc(command.help or "").splitlines(), "")
+    yield from (
+        f"## {path}",
+        "",
+        f"`{usage}`",
+        "",
+        *_escaped(inspect.cleandoc(command.help or "")).splitlines(),
+        "",
+    )
     examples = examples_of(path.removeprefix("nexusform "))
     if examples:
         yield from ("```sh", *(f"{typed}  # {effect}" for typed, effect in examples), "```", "")
@@ -393,6 +400,13 @@ def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) ->
     common = [f"`-{name}`" for name, record in flags.items() if record in shared and name not in EVERYWHERE]
     if common:
         yield from (f"Shared flags: {', '.join(common)}.", "")
+
+
+def _escaped(text: str) -> str:
+    """Escape asterisks outside of code."""
+    return "`".join(
+        part if number % 2 else part.replace("*", "\\*") for number, part in enumerate(text.split("`"))
+    )
 
 
 def _flags(command: click.Command) -> dict[str, tuple[str, str]]:

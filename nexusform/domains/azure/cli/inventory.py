@@ -24,10 +24,10 @@ class ScriptArguments(Struct, frozen=True, kw_only=True):
 
 @command("script", ScriptArguments)
 def script(arguments: ScriptArguments) -> int:
-    """Print the commands that capture a site with `az` and `kubectl`. Runs nothing.
+    """Print the commands that export a site with `az` and `kubectl`. Runs nothing.
 
-    Read it through, then run it where you are signed in: `nexusform inventory script | bash`. Needs the az
-    extension networkcloud, and kubectl only for the times at which nodes were made.
+    Read the script, then run it after signing in: `nexusform inventory script | bash`. It needs the
+    az extension networkcloud, and kubectl for the creation times of nodes.
     """
     from nexusform.domains.azure.importers.az_capture import capture_script
 
@@ -45,11 +45,11 @@ class CheckArguments(Struct, frozen=True, kw_only=True):
 
 @command("check", CheckArguments)
 def check(arguments: CheckArguments) -> int:
-    """Say what an exported directory holds, before anything is built on it.
+    """Check an exported directory.
 
-    Racks, machines, clusters and VMs of each site; what is cordoned or not ready, which machine SKUs the
-    catalogue does not know, VMs without a machine, and the age of the export. Exit code 0 when there is
-    nothing to say, 2 with findings, 1 when it cannot be read.
+    Reports racks, machines, clusters and VMs of each site, and the age of the export. Lists
+    cordoned or unready machines, unknown machine SKUs and VMs without a machine. Exit code 0
+    without findings, 2 with findings, 1 if the export cannot be read.
     """
     from nexusform.domains.azure.providers.azure_export import read_export
     from nexusform.domains.azure.questions.reconciliation import capture

@@ -55,12 +55,12 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
 
 @command("predict", PredictArguments)
 def predict(arguments: PredictArguments) -> int:
-    """Show where the VMs land that another tool's plan makes, on a site as it was captured.
+    """Predict VM placement for a Terraform, ARM or Bicep plan on an exported site.
 
-    Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud out of a Terraform plan
-    (azapi), or what Azure's own what-if says of a deployment or of a deployment stack, writes nothing, and
-    needs neither configuration nor state. A Bicep file or an ARM template is read through the what-if of
-    Azure. Reports, -fail-on and exit codes are those of `plan`.
+    Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud. Sources are a
+    Terraform plan (azapi) and Azure's what-if of a deployment or deployment stack. Bicep and ARM
+    templates need the what-if. Writes nothing; needs no configuration and no state. Reports,
+    -fail-on and exit codes are those of `plan`.
     """
     path, read = _source(arguments)
     limits = limits_in(arguments.fail_on)

@@ -33,13 +33,12 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
 
 @command("reconcile", ReconcileArguments)
 def reconcile_(arguments: ReconcileArguments) -> int:
-    """Compare where VMs or placements are, as an export, Azure or a hub shows it, with where state has them;
-    take over what is.
+    """Compare observed placement (an export, Azure or a hub) with state, update the state.
 
-    Says per cluster how many are in the rack and on the machine that state had, why the others are not as
-    far as the export shows it, what an apply began that is not done, and whether the separation rules hold on
-    what is. Exit code 0 when everything is as predicted, 2 when something is elsewhere or not done, 3 when a
-    separation rule is broken, 1 for errors.
+    Reports per cluster how many VMs are on the recorded rack and machine, and known causes of
+    differences. Also reports unfinished changes and violated separation rules. Exit code 0 without
+    differences, 2 with differences or unfinished changes, 3 with a violated separation rule, 1 for
+    errors.
     """
     screen = arguments.view.screen()
     if not arguments.source:

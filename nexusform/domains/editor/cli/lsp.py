@@ -17,9 +17,9 @@ class LspArguments(Struct, frozen=True, kw_only=True):
 
 @command("lsp", LspArguments, trusts=False)
 def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
-    """Be a language server: editors start this and talk to it over stdin and stdout.
+    """Start the language server on stdin and stdout, for editors.
 
-    Diagnostics, completion, hover, definitions, renaming, formatting, and hints of where things land.
+    Provides diagnostics, completion, hover, definitions, renaming, formatting and placement hints.
     """
     try:
         from nexusform.domains.editor.server import make_server

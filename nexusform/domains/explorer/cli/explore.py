@@ -27,10 +27,10 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
 
 @command("explore", ExploreArguments)
 def explore(arguments: ExploreArguments) -> int:
-    """Play with the plan in a browser on this machine: other counts, racks lost, added or made active.
+    """Explore the plan in a local browser, with other counts and racks.
 
-    Every change is planned by the engine, on the recorded state, without a lock. Nothing is ever applied.
-    What has a literal value in the files can be written back, once its diff was shown. Interrupt to end.
+    Every change is planned on the recorded state, without a lock. Nothing is applied. Literal
+    values can be written back to the files after a diff. Press Ctrl-C to end.
     """
     if not 0 <= (arguments.port or 0) <= _LAST_PORT:
         raise click.UsageError(f"-port: a port is a number from 1 to {_LAST_PORT}; 0 takes a free one.")

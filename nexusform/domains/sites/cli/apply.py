@@ -64,11 +64,11 @@ class _Job(Struct, frozen=True):
 
 @command("apply", ApplyArguments)
 def apply(arguments: ApplyArguments) -> int:
-    """Apply a plan that `sites plan -out=FILE` saved, wave by wave.
+    """Apply a plan saved by `sites plan -out=FILE`, wave by wave.
 
-    Before a wave all locks of its sites are taken and their plans made anew: where one comes to something
-    else than was approved, the wave stops before its first write. Exit code 0, or 1 when a site is refused
-    or fails, or a wave stops.
+    Before a wave, all its sites are locked and planned again. A plan that differs from the approved
+    one stops the wave before its first write. Exit code 0, or 1 if a site is rejected or fails, or
+    a wave stops.
     """
     screen = arguments.view.screen()
     reports = parse_reports(arguments.report, FORMATS.keys())

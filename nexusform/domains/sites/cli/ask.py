@@ -57,9 +57,10 @@ def simulate_failure(arguments: FailureArguments) -> int:
 
 @command("replay", ReplayArguments)
 def replay(arguments: ReplayArguments) -> int:
-    """Place the VMs of every site once more, on what an export or Azure shows: how many the rule explains.
+    """Re-place the VMs of every site and count those that the placement rule explains.
 
-    States are read and not written (`reconcile` takes over what is). Exit code 1 when a site cannot be asked.
+    The observed placement comes from an export or Azure. States are read, not written. Exit code 1
+    if a site fails.
     """
     if not arguments.source:
         raise click.UsageError("Say what to compare with: -from=DIR, SITE in it being the site's name.")

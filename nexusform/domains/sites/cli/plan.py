@@ -70,11 +70,10 @@ FORMATS: Final[Mapping[str, Callable[[FleetPlan], bytes]]] = {
 
 @command("plan", PlanArguments)
 def plan(arguments: PlanArguments) -> int:
-    """Plan every site of nexusform.sites.hcl, and show what happens in one summary.
+    """Plan every site of nexusform.sites.hcl and show one summary.
 
-    Sites with which the same happens stand in one row. A site that cannot be planned is a row with its
-    reason, and stops no other. Exit code 0; 1 when a site is refused; with -detailed-exitcode 2 when
-    sites change.
+    Sites with equal changes share a row. A failed site is a row with its reason and blocks no
+    other. Exit code 0, or 1 if a site is rejected. With -detailed-exitcode, 2 if sites change.
     """
     screen = arguments.view.screen()
     reports = parse_reports(arguments.report, FORMATS.keys())

@@ -21,7 +21,7 @@ class SignArguments(Struct, frozen=True, kw_only=True):
 
 @command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
-    """Sign a plan of sites once somebody approved of it; `sites apply -verify=key:FILE` asks for that."""
+    """Sign an approved plan of sites, for `sites apply -verify=key:FILE`."""
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Name the plan and the key: nexusform sites sign -key=KEYFILE F.nfsites.")
     screen = arguments.view.screen()

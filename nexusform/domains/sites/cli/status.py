@@ -40,11 +40,10 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
 
 @command("status", StatusArguments)
 def status(arguments: StatusArguments) -> int:
-    """Say of every site what its state says: applied, begun and not ended, or nothing yet.
+    """Show the status of every site: applied, interrupted or not applied yet.
 
-    States are read as they are at this moment, without their locks. -tie-breaks plans the sites besides, and
-    shares the tie-breaks of a site out among the workers. Exit code 1 when a state cannot be read, an apply
-    of a site did not come to its end, or a site cannot be planned.
+    States are read without locks. -tie-breaks also plans the sites and computes certainty. Exit
+    code 1 if a state cannot be read, an apply was interrupted, or a site cannot be planned.
     """
     runs = arguments.tie_breaks
     if runs > RUNS_OF_A_PART and runs % RUNS_OF_A_PART:

@@ -44,10 +44,10 @@ class TestArguments(Struct, frozen=True, kw_only=True):
 
 @command("test", TestArguments)
 def test(arguments: TestArguments) -> int:
-    """Run the run blocks of *.nftest.hcl files, here and in tests/, and judge their assertions.
+    """Run the tests in *.nftest.hcl files, here and in tests/.
 
-    States are kept in memory; what the runs made is destroyed when a file is done. Exit code 0, or
-    1 when a run fails.
+    States are kept in memory. Resources of the runs are destroyed after each file. Exit code 0, or
+    1 if a run fails.
     """
     place = place_of(variables=arguments.variables)
     options = TestOptions(arguments.filter, arguments.test_directory)

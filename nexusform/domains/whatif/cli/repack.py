@@ -42,10 +42,10 @@ class RepackArguments(Struct, frozen=True, kw_only=True):
 
 @command("repack", RepackArguments)
 def repack(arguments: RepackArguments) -> int:
-    """Find the fewest VMs to re-create elsewhere so that the VMs asked for fit, with a proof.
+    """Find the fewest VMs to re-create so that the requested VMs fit, with a proof.
 
-    Prints the re-creations window by window, each with its commands, and where every VM then lands. Changes
-    nothing. Exit code 2 when it cannot be done. Needs the extra `optimize` (HiGHS).
+    Prints the re-creations per window, with commands and target machines. Changes nothing. Exit
+    code 2 if it is impossible. Needs the extra `optimize` (HiGHS).
     """
     from nexusform.domains.whatif.questions.repack import solver_is_there
 

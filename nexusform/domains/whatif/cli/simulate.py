@@ -102,10 +102,10 @@ class CapacityArguments(Struct, frozen=True, kw_only=True):
 
 @command("capacity", CapacityArguments)
 def capacity(arguments: CapacityArguments) -> int:
-    """Count how many more VMs fit: by SKU and zone, with planned racks, with any one rack lost.
+    """Count spare capacity: by SKU and zone, with planned racks, with one rack down.
 
-    Says besides what is stranded and which cells small VMs have broken. Exit code 2 when a SKU asked for
-    has no room, or not one set of the mix fits.
+    Also reports stranded capacity and fragmented cells. Exit code 2 if a requested SKU or mix does
+    not fit.
     """
 
     def question(view: WorldView, world: AskedWorld) -> Answer:
@@ -153,9 +153,9 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
 
 @command("runtime-upgrade", RuntimeUpgradeArguments)
 def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
-    """Walk through a runtime upgrade, rack by rack: which VMs are down, and what is left of each cluster.
+    """Simulate a runtime upgrade rack by rack: VMs down, VMs left per cluster.
 
-    Exit code 2 when a control plane loses its quorum or a pool has no node left.
+    Exit code 2 if a control plane loses its quorum or a pool has no node left.
     """
 
     def question(view: WorldView, world: AskedWorld) -> Answer:
@@ -200,11 +200,11 @@ class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
 
 @command("kubernetes-upgrade", KubernetesUpgradeArguments)
 def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
-    """Walk through a Kubernetes upgrade of CLUSTER (an id, a name or an address), batch by batch.
+    """Simulate a Kubernetes upgrade of CLUSTER (id, name or address), batch by batch.
 
-    Each batch's new VMs are placed by the rule while the old ones still stand. With -to=V the whole way
-    there, one minor version after the other, and for several clusters an order in which every surge fits.
-    Exit code 2 when one finds no room, or availability is lost on the way.
+    New VMs of a batch are placed before old ones are removed. -to=V upgrades one minor version at a
+    time. For several clusters it finds an order with surge capacity for all. Exit code 2 without
+    capacity, or if availability is lost.
     """
     if len(arguments.cluster) > 1 and not arguments.to:
         raise click.UsageError("Several clusters: say to which version, by -to=V.")
@@ -279,11 +279,11 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
 
 @command("failure", FailureArguments)
 def failure(arguments: FailureArguments) -> int:
-    """Lose a machine, a rack, a cluster or a site: what is down, what is left, what comes back where.
+    """Simulate the loss of a machine, rack, cluster or site: VMs down, re-created VMs.
 
-    -site=* reads nexusform.sites.hcl and loses each rack of every site, one at a time. Exit code 2 when a
-    control plane loses its quorum, a pool has no node left, or a node fits nowhere else, 1 when a site cannot
-    be asked.
+    -site=* reads nexusform.sites.hcl and loses each rack of every site, one at a time. Exit code 2
+    if a quorum is lost, a pool has no node left, or a node fits nowhere else. Exit code 1 if a site
+    fails.
     """
     lost = [name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name]
     if len(lost) != 1:
@@ -349,10 +349,10 @@ class FleetArguments(Struct, frozen=True, kw_only=True):
 
 @command("fleet", FleetArguments)
 def fleet(arguments: FleetArguments) -> int:
-    """Change members of the fleet: which placements go where, with their pods, and the room that is left.
+    """Simulate changes of fleet members: placements, pods and remaining capacity.
 
-    What is said happens all at once. Exit code 2 when a placement falls short, is on no cluster any more or
-    has pods that find no node, the scheduler stops at it, or a drained member keeps one.
+    All changes apply at once. Exit code 2 if a placement has too few clusters or pending pods, or
+    scheduling stops. Also if a drained member keeps a placement.
     """
     from nexusform.domains.whatif.questions.fleet import simulate_fleet
     from nexusform.domains.whatif.questions.fleet_edits import Verb, read_edits
